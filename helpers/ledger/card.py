@@ -1,0 +1,126 @@
+"""The card that a chapter shows for each measurement.
+
+It uses `currentColor` and translucent backgrounds only, so that it reads in light and dark themes,
+on the site, in JupyterLab and in Colab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.ledger import text
+from helpers.ledger.claims import Claim, Part
+
+_LINE = "border-top:1px solid rgba(128,128,128,.35)"
+_CELL = "padding:.2em .9em .2em 0;text-align:left;vertical-align:top;background:transparent"
+
+
+@dataclass(frozen=True)
+class Card:
+    """One measurement beside its claim. `entry` is what the record file holds."""
+
+    claim: Claim
+    profile: str
+    entry: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        return self.entry["verdict"]
+
+    def __repr__(self) -> str:
+        lines = [f"{self.claim.id}: {self.verdict}", f"  {self.claim.statement}"]
+        for part in self.claim.active_parts(self.profile):
+            lines.append(f"  {part.label}: {_ours(self.entry, part)}  (wanted {text.bound(part)})")
+        lines.append(f"  n = {self.entry['n']} {self.entry['unit']}; paper: {_paper(self.claim)}")
+        for role, name, values in references(self.entry):
+            lines.append(f"  {role} {name}: {values_text(self.claim, self.profile, values)}")
+        lines += [f"  {reason}" for reason in self.entry["reasons"]]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        claim, escape = self.claim, text.escape
+        quick = " · quick profile, a smoke run" if self.profile == "quick" else ""
+        head = (
+            f'<div style="display:flex;flex-wrap:wrap;gap:.3em 1em;align-items:baseline">'
+            f"<code>{escape(claim.id)}</code>{text.badge(self.verdict)}"
+            f'<span style="opacity:.8">paper: {escape(_paper(claim))}</span></div>'
+        )
+        note = f'<p style="margin:.4em 0">{escape(self.entry["note"])}</p>'
+        return (
+            f'<a id="{text.anchor(claim.id)}"></a>'
+            '<div class="ledger-card" style="border:1px solid rgba(128,128,128,.45);'
+            'border-radius:.5em;padding:.6em .9em;margin:.6em 0;color:inherit;line-height:1.45">'
+            f'{head}<p style="margin:.4em 0">{escape(claim.statement)}</p>'
+            f"{measurement_table(claim, self.profile, self.entry)}"
+            f"{note if self.entry['note'] else ''}{reasons_html(self.entry)}"
+            f'<p style="margin:.4em 0 0;opacity:.8;font-size:.9em">Condition, fixed beforehand: '
+            f"{escape(text.about(claim))}. n = {self.entry['n']} {escape(self.entry['unit'])}"
+            f"{quick}.</p></div>"
+        )
+
+
+def measurement_table(claim: Claim, profile: str, entry: Mapping[str, Any]) -> str:
+    """A table that scrolls on narrow screens: each part, our value, then nulls and controls."""
+    rows = [
+        (part.label, _ours(entry, part), text.bound(part), entry["parts"][part.name])
+        for part in claim.active_parts(profile)
+    ]
+    cells = "".join(
+        f'<tr style="{_LINE}">' + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows
+    )
+    for role, name, values in references(entry):
+        shown = values_text(claim, profile, values)
+        cells += (
+            f'<tr style="{_LINE};opacity:.85">{_cell(f"{role}: {name}")}'
+            f'<td colspan="3" style="{_CELL}">{text.escape(shown)}</td></tr>'
+        )
+    heads = "".join(
+        f'<th scope="col" style="{_CELL}">{head}</th>' for head in ("", "ours", "wanted", "part")
+    )
+    return (
+        '<div style="overflow-x:auto" tabindex="0" role="region" '
+        f'aria-label="measurement of {text.escape(claim.id)}">'
+        '<table style="border-collapse:collapse;border:0;margin:.2em 0;color:inherit;'
+        f'font-variant-numeric:tabular-nums"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{cells}</tbody></table></div>"
+    )
+
+
+def reasons_html(entry: Mapping[str, Any]) -> str:
+    """Why the verdict is not a plain *reproduced*."""
+    return "".join(
+        f'<p style="margin:.4em 0"><strong>Why:</strong> {text.escape(reason)}.</p>'
+        for reason in entry["reasons"]
+    )
+
+
+def references(entry: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """(role, name, values) of every null and control of an entry."""
+    return [("null", *pair) for pair in entry["nulls"].items()] + [
+        ("control", *pair) for pair in entry["controls"].items()
+    ]
+
+
+def values_text(claim: Claim, profile: str, values: Mapping[str, Any]) -> str:
+    """A null's or control's values; with their labels where there is more than one."""
+    labels = {part.name: part.label for part in (*claim.parts, *claim.reference_parts)}
+    shown = {
+        name: text.measured(value["value"], value["interval"]) for name, value in values.items()
+    }
+    if len(shown) == 1:
+        return next(iter(shown.values()))
+    return "; ".join(f"{labels[name]} {value}" for name, value in shown.items())
+
+
+def _ours(entry: Mapping[str, Any], part: Part) -> str:
+    return text.measured(entry["measured"][part.name], entry["interval"].get(part.name))
+
+
+def _paper(claim: Claim) -> str:
+    return claim.paper or "no value (the book's own claim)"
+
+
+def _cell(content: str) -> str:
+    return f'<td style="{_CELL}">{text.escape(content)}</td>'
