@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from helpers.ledger import ClaimsError, load, parse
+from helpers.ledger import ClaimsError, load_claims, parse_claims
 from helpers.ledger.reading import default_root
 
 GOOD = """
@@ -37,7 +37,7 @@ def broken(old: str, new: str) -> str:
 
 
 def test_the_small_example_is_accepted():
-    claim = parse(GOOD).by_id["a.claim"]
+    claim = parse_claims(GOOD).by_id["a.claim"]
     assert (claim.parts[0].op, claim.parts[0].value, claim.null) == (">=", 3.0, "a random draw")
 
 
@@ -79,26 +79,26 @@ def test_the_small_example_is_accepted():
 )
 def test_a_mistake_is_refused_with_the_entry_and_the_reason(old, new, says):
     with pytest.raises(ClaimsError, match=says) as caught:
-        parse(broken(old, new))
+        parse_claims(broken(old, new))
     assert "given twice" in says or "a.claim" in str(caught.value)
 
 
 def test_the_same_id_twice_is_refused():
     entry = GOOD.split("claims:\n")[1]
     with pytest.raises(ClaimsError, match=r"claim a\.claim: this id is used twice"):
-        parse(GOOD + entry)
+        parse_claims(GOOD + entry)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ClaimsError, match=re.escape(str(tmp_path))):
-        load(tmp_path)
+        load_claims(tmp_path)
 
 
 def test_without_a_checkout_the_packaged_copy_is_read(tmp_path, monkeypatch):
     (tmp_path / "claims.yml").write_text(GOOD, encoding="utf-8")
     monkeypatch.setattr("helpers.ledger.reading.default_root", lambda: None)
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
-    assert list(load().by_id) == ["a.claim"]
+    assert list(load_claims().by_id) == ["a.claim"]
 
 
 # ------------------------------------------------------------------ the book's own claims
@@ -143,8 +143,7 @@ CHAPTER_1 = {
     "size.rank": {"rank3_fraction": (">=", 1.0)},
     "mess3.rank": {"energy2_a": (">=", 0.98), "energy2_b": (">=", 0.98)},
     "mess3.spectrum": {
-        name: ("between", (0.95, 1.05))
-        for name in ("ratio1_a", "ratio2_a", "ratio1_b", "ratio2_b")
+        name: ("between", (0.95, 1.05)) for name in ("ratio1_a", "ratio2_a", "ratio1_b", "ratio2_b")
     },
     "mess3.belief": {"r2_a": (">=", 0.95), "r2_b": (">=", 0.95)},
     "hidden.future": {"rank1_fraction": (">=", 1.0), "probe_r2_min": (">=", 0.9)},
@@ -153,7 +152,7 @@ CHAPTER_1 = {
 
 @pytest.fixture(scope="module")
 def claims():
-    return load()
+    return load_claims()
 
 
 def test_chapter_1_holds_the_conditions_that_were_fixed(claims):

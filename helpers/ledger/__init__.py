@@ -7,7 +7,7 @@ ledger.record("markov.keep", measured={...}, interval={...}, n=8, nulls={...})
 from helpers.ledger.card import Card
 from helpers.ledger.checks import LedgerError
 from helpers.ledger.claims import Claim, Claims, ClaimsError, Part
-from helpers.ledger.reading import load, parse
+from helpers.ledger.reading import load_claims, parse_claims
 from helpers.ledger.record import Ledger
 from helpers.ledger.report import RecordError, Review, compare, read_records, review, rows, table
 
@@ -22,8 +22,8 @@ __all__ = [
     "RecordError",
     "Review",
     "compare",
-    "load",
-    "parse",
+    "load_claims",
+    "parse_claims",
     "read_records",
     "review",
     "rows",

@@ -28,7 +28,7 @@ def default_root() -> Path | None:
     return root if (root / "book" / "claims.yml").is_file() else None
 
 
-def load(root: Path | str | None = None) -> Claims:
+def load_claims(root: Path | str | None = None) -> Claims:
     """Read the claims of the checkout `root`, else of this package's own, else the packaged copy.
 
     Raises ClaimsError where an entry is incomplete, contradictory, or holds an unknown field.
@@ -38,15 +38,15 @@ def load(root: Path | str | None = None) -> Claims:
         path = root / "book" / "claims.yml"
         if not path.is_file():
             raise ClaimsError(f"{path} is missing: run from a checkout of the book, or restore it.")
-        return parse(path.read_text(encoding="utf-8"), where=str(path))
+        return parse_claims(path.read_text(encoding="utf-8"), where=str(path))
     packaged = importlib.resources.files("helpers") / "claims.yml"
     if not packaged.is_file():
         raise ClaimsError("no book/claims.yml here and no packaged copy: reinstall the package.")
-    return parse(packaged.read_text(encoding="utf-8"), where="helpers/claims.yml")
+    return parse_claims(packaged.read_text(encoding="utf-8"), where="helpers/claims.yml")
 
 
-def parse(text: str, where: str = "claims.yml") -> Claims:
-    """Turn the text of a claims file into `Claims`; strict (see `load`)."""
+def parse_claims(text: str, where: str = "claims.yml") -> Claims:
+    """Turn the text of a claims file into `Claims`; strict (see `load_claims`)."""
     try:
         raw = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as error:
@@ -69,7 +69,9 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML lets a repeated key win silently; a repeated `value:` must not."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        merge = "tag:yaml.org,2002:merge"  # `<<` may be overridden; that is what it is for
+        own = [key for key, _ in node.value if key.tag != merge]
+        keys = [self.construct_object(key, deep=True) for key in own]
         twice = {str(key) for key in keys if keys.count(key) > 1}
         if twice:
             raise yaml.constructor.ConstructorError(

@@ -13,7 +13,7 @@ from helpers.ledger.card import Card
 from helpers.ledger.checks import LedgerError, checked, plain, split, units
 from helpers.ledger.claims import PROFILES, Claim, Claims
 from helpers.ledger.provenance import commit, machine
-from helpers.ledger.reading import default_root, load
+from helpers.ledger.reading import default_root, load_claims
 from helpers.ledger.verdict import judge, reference_parts
 
 FORMAT = 1
@@ -30,7 +30,7 @@ class Ledger:
     """
 
     def __init__(self, chapter: str, profile: str = "laptop", claims: Claims | None = None) -> None:
-        self.claims = load() if claims is None else claims
+        self.claims = load_claims() if claims is None else claims
         if profile not in PROFILES:
             raise LedgerError(f"unknown profile {profile!r}: use one of {', '.join(PROFILES)}.")
         if chapter not in self.claims.chapters:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.ledger.claims import Claim, Claims
-from helpers.ledger.reading import load
+from helpers.ledger.reading import load_claims
 from helpers.ledger.record import FORMAT
 
 NOT_RUN = "not run"
@@ -33,7 +33,7 @@ def read_records(folder: Path | str) -> list[dict[str, Any]]:
     Raises RecordError for a file that is not a whole record.
     """
     records = []
-    for path in sorted(Path(folder).glob("*.json")):
+    for path in sorted(Path(folder).glob("[!.]*.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             whole = record["format"] == FORMAT and isinstance(record["entries"], list)
@@ -115,7 +115,7 @@ def table(root: Path | str, claims: Claims | None = None) -> list[dict[str, Any]
     Merges `book/claims.yml`, `_build/records/laptop/*.json` and `results/full/*.json` under `root`.
     """
     root = Path(root)
-    claims = load(root) if claims is None else claims
+    claims = load_claims(root) if claims is None else claims
     laptop = _by_id(read_records(root / "_build" / "records" / "laptop"))
     full = _by_id(read_records(root / "results" / "full"))
     return rows(claims, laptop, full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 
 from helpers.ledger.claims import Claim, Part
 
@@ -16,7 +17,7 @@ BADGES = {  # symbol, translucent background, border: readable in both themes an
 }
 
 
-def number(value: float) -> str:
+def number(value: float | int) -> str:
     """Four significant digits, a true minus sign, no trailing noise."""
     if value == 0:
         return "0"
@@ -31,7 +32,7 @@ def number(value: float) -> str:
     return text.replace("-", "−")
 
 
-def measured(value: float, interval: tuple[float, float] | list[float] | None) -> str:
+def measured(value: float | int, interval: Sequence[float | int] | None) -> str:
     """`0.0004 [−0.0001, 0.0008]`."""
     if interval is None:
         return number(value)
