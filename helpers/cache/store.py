@@ -1,0 +1,202 @@
+"""Files of the cache: written whole or not at all, and never trusted without their hash."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from helpers.cache.codec import Encoded
+
+_PARTIAL = ".partial"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
+_warned: set[Path] = set()
+
+
+class CacheWarning(UserWarning):
+    """Something about the cache that a reader should know; the result is right all the same."""
+
+
+class CacheFullError(OSError):
+    """No room for a result. The message says how much is needed, and where."""
+
+
+class _Damaged(Exception):
+    """A stored result that is not what was written."""
+
+
+def cache_folder() -> Path:
+    """`HELPERS_CACHE`, else the user's cache folder; NotADirectoryError where that is a file."""
+    named = os.environ.get("HELPERS_CACHE", "").strip()
+    default = platformdirs.user_cache_dir("invariant-transformer", appauthor=False)
+    folder = Path(named or default).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"the cache folder {folder} is a file. Set HELPERS_CACHE anew.")
+    return folder
+
+
+def fetch(folder: Path) -> Encoded | None:
+    """The result kept in `folder`; None where there is none, or, with a warning, a damaged one."""
+    try:
+        return _read(folder)
+    except FileNotFoundError:
+        return None
+    except _Damaged as damage:
+        warnings.warn(
+            f"the kept result {folder} is damaged ({damage}). It is computed anew.",
+            CacheWarning,
+            stacklevel=3,
+        )
+        return None
+
+
+def keep(folder: Path, result: Encoded, name: str, inputs: dict[str, Any]) -> None:
+    """Store `result` in `folder`, whole or not at all; safe beside other writers of the same.
+
+    Raises CacheFullError where there is no room. Warns once where the cache cannot be written.
+    """
+    files = result.files()
+    files["manifest.json"] = _manifest(files, name, inputs)
+    needed = sum(map(len, files.values()))
+    root = folder.parents[1]
+    partial = root / _PARTIAL / uuid.uuid4().hex
+    try:
+        partial.mkdir(parents=True)
+        _sweep(root / _PARTIAL)
+        if shutil.disk_usage(root).free < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for file, content in files.items():
+            _write(partial / file, content)
+        _sync(partial)
+        folder.parent.mkdir(exist_ok=True)
+        _publish(partial, folder)
+        _sync(folder.parent)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise CacheFullError(
+                error.errno,
+                f"no room to keep the result of {name}: it needs {_size(needed)} in {root}, where "
+                f"{_size(shutil.disk_usage(root).free)} are free. Make room, or set HELPERS_CACHE "
+                "to a folder on another disk",
+            ) from error
+        if error.errno not in _READ_ONLY:
+            raise
+        if root not in _warned:
+            _warned.add(root)
+            warnings.warn(
+                f"the cache folder {root} cannot be written ({error.strerror}). Results are "
+                "computed and not kept. Set HELPERS_CACHE to a folder of yours.",
+                CacheWarning,
+                stacklevel=3,
+            )
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _manifest(files: dict[str, bytes], name: str, inputs: dict[str, Any]) -> bytes:
+    body = {
+        "function": name,
+        "kept": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "files": {file: _sha(content) for file, content in files.items()},
+        "inputs": inputs,
+    }
+    text = json.dumps(body, sort_keys=True)
+    return json.dumps({"sha256": _sha(text.encode()), "body": body}, indent=1).encode("ascii")
+
+
+def _read(folder: Path) -> Encoded:
+    """Read and check one result. Raises FileNotFoundError where there is no such folder."""
+    folder.stat()
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        text = json.dumps(manifest["body"], sort_keys=True)
+        if manifest["sha256"] != _sha(text.encode()):
+            raise _Damaged("manifest.json does not have its hash")
+        hashes = manifest["body"]["files"]
+        files = {file: (folder / file).read_bytes() for file in hashes}
+    except OSError as error:
+        raise _Damaged(f"{Path(error.filename or folder).name}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise _Damaged("manifest.json cannot be read") from None
+    for file, content in files.items():
+        if _sha(content) != hashes[file]:
+            raise _Damaged(f"{file} does not have its hash")
+    return Encoded.from_files(files)
+
+
+def _publish(partial: Path, folder: Path) -> None:
+    """Rename the finished folder into place. A whole result that is there already is as good."""
+    while True:
+        try:
+            os.rename(partial, folder)
+            return
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+        try:
+            _read(folder)
+            return
+        except FileNotFoundError:
+            continue  # someone else has just taken the damaged one away
+        except _Damaged:
+            aside = partial.with_name(uuid.uuid4().hex)
+            try:
+                os.rename(folder, aside)
+            except FileNotFoundError:
+                continue
+            _remove(aside)
+
+
+def _sweep(partials: Path, older_than: float = 86_400) -> None:
+    """Remove what killed writers left behind a day ago."""
+    for path in partials.iterdir():
+        try:
+            if time.time() - path.stat().st_mtime > older_than:
+                _remove(path)
+        except FileNotFoundError:
+            continue  # its writer has finished just now
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make a folder's entries last. Windows cannot open a folder; there is nothing to do then."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e5 else f"{count} bytes"
