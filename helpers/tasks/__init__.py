@@ -1,0 +1,1 @@
+"""Data with known ground truth: numpy in, numpy out."""
