@@ -32,7 +32,8 @@ _STYLE = (
     "background:none!important;filter:none!important;border-radius:0}"
     "figure.book-figure img.book-dark{display:none}"
     "figure.book-figure figcaption{display:block;max-width:42rem;margin:.5rem auto 0;"
-    "font-size:.95em;line-height:1.45;color:inherit;text-align:left}"
+    "font-size:.95em;line-height:1.45;color:inherit;"
+    "font-weight:inherit;text-align:left}"
     + ",".join(f"{page} figure.book-figure img.book-light" for page in _DARK_PAGES)
     + "{display:none}"
     + ",".join(f"{page} figure.book-figure img.book-dark" for page in _DARK_PAGES)
