@@ -36,7 +36,7 @@ def figure(light=INK, dark=DARK[INK], style=""):
 
 def page(body="", head=""):
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
         f"<script>{THEME}</script><style>{STYLE}</style>{head}</head>"
         f"<body><article><h1>Title</h1><p>Some words.</p>{body}</article></body></html>"
     )

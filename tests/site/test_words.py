@@ -1,4 +1,4 @@
-"""The prose pages keep their promises: reasons for dependencies, works that are cited, plain links."""
+"""The prose pages keep their promises: a reason for each dependency, and no work uncited."""
 
 import re
 import tomllib
