@@ -70,8 +70,8 @@ def check(
     answer: Any,
     expected: Any,
     *,
-    rtol: float = 1e-3,
-    atol: float = 0.0,
+    rtol: float | int = 1e-3,
+    atol: float | int = 0.0,
     hints: Sequence[str] = (),
 ) -> Message:
     """Say whether an answer is right; after each wrong try give the next hint, never the answer.

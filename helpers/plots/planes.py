@@ -11,7 +11,7 @@ from helpers.plots.theme import GRID, MUTED, TRAINED
 from helpers.plots.values import need_finite
 
 
-def complex_plane(ax: Axes, *, reach: float = 1.12, circle: bool = True) -> None:
+def complex_plane(ax: Axes, *, reach: float | int = 1.12, circle: bool = True) -> None:
     """Make the axes a complex plane: unit circle, both axes, equal scales."""
     if circle:
         ax.add_patch(Circle((0, 0), 1, fill=False, ec=MUTED, lw=1, zorder=1))
@@ -24,11 +24,11 @@ def complex_plane(ax: Axes, *, reach: float = 1.12, circle: bool = True) -> None
 
 def eigenvalues(
     ax: Axes,
-    values: Complex[np.ndarray, " n"] | Sequence[complex],
+    values: Complex[np.ndarray, " n"] | Sequence[complex | float | int],
     *,
     colour: str = TRAINED,
     marker: str = "o",
-    size: float = 6,
+    size: float | int = 6,
     filled: bool = True,
     label: str | None = None,
 ) -> None:
@@ -61,7 +61,7 @@ def belief_triangle(
     names: Sequence[str] = ("state 0", "state 1", "state 2"),
     shades: Float[np.ndarray, "n 3"] | None = None,
     colour: str = TRAINED,
-    size: float = 3,
+    size: float | int = 3,
 ) -> None:
     """Draw beliefs over three hidden states, shape (n, 3), as points in a triangle.
 

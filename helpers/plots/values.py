@@ -12,10 +12,10 @@ from helpers.plots.theme import BACKGROUND, FIXED, INK, NULL, SEQUENTIAL, THEORY
 
 def interval_strip(
     ax: Axes,
-    values: Float[np.ndarray, " n"] | Sequence[float],
-    at: float,
+    values: Float[np.ndarray, " n"] | Sequence[float | int],
+    at: float | int,
     *,
-    interval: tuple[float, float] | None = None,
+    interval: tuple[float | int, float | int] | None = None,
     colour: str = TRAINED,
     marker: str = "o",
     label: str | None = None,
@@ -69,7 +69,13 @@ def interval_strip(
 
 
 def null_band(
-    ax: Axes, low: float, high: float, *, label: str = "null", colour: str = NULL, along: str = "x"
+    ax: Axes,
+    low: float | int,
+    high: float | int,
+    *,
+    label: str = "null",
+    colour: str = NULL,
+    along: str = "x",
 ) -> None:
     """Shade the range that a null model reaches: what a value must leave to mean something.
 
@@ -88,7 +94,7 @@ def null_band(
 
 
 def reference_line(
-    ax: Axes, value: float, label: str, *, colour: str = THEORY, along: str = "x"
+    ax: Axes, value: float | int, label: str, *, colour: str = THEORY, along: str = "x"
 ) -> None:
     """Draw a dashed line at a value known from theory or stated in a paper, with its name.
 
@@ -120,7 +126,7 @@ def number_grid(
     rows: Sequence[str],
     columns: Sequence[str],
     form: str = "{:.2f}",
-    limits: tuple[float, float] | None = None,
+    limits: tuple[float | int, float | int] | None = None,
     cmap: str = SEQUENTIAL,
 ) -> None:
     """Draw a small matrix as coloured cells with the numbers written in them."""
