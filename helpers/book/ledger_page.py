@@ -21,8 +21,8 @@ whichever way it goes. Nothing is dropped afterwards, and a corrected condition 
 
 ## How to read it
 
-- **Ours** is the mean over independent units (seeds, mostly), with its 95 % interval in brackets.
-  The interval comes from resampling those units.
+- **Ours** is what we measured, with its 95 % interval in brackets. The interval comes from
+  resampling n independent units, mostly seeds; for pairs of models the models are resampled.
 - A **null** is something in which nothing is shared or learnt, scored exactly as we are. It must
   fail the condition.
 - A **control** belongs to a claim that something is absent. It must violate the condition, or the
@@ -43,7 +43,7 @@ whichever way it goes. Nothing is dropped afterwards, and a corrected condition 
 
 _BOX = (
     "border:1px solid rgba(128,128,128,.45);border-radius:.5em;padding:.7em 1em;margin:1em 0;"
-    "color:inherit;overflow-wrap:anywhere"
+    "color:inherit;overflow-wrap:break-word"
 )
 _P = '<p style="margin:.4em 0">'
 
@@ -103,7 +103,7 @@ def _card(claims: Claims, claim: Claim, run: Found, full: Found) -> str:
         f"<code>{escape(claim.id)}</code>{text.badge(verdict)}</p>",
         f"{_P}<strong>{escape(claim.statement)}</strong></p>",
         f"{_P}Quantity: {escape(claim.quantity)}.</p>",
-        f"{_P}{_source(claims, claim)}: {escape(claim.paper or 'no value')}.</p>",
+        f"{_P}{_paper(claims, claim)}.</p>",
         f"{_P}Condition, fixed beforehand: {escape(text.about(claim))}.</p>",
         _asked(claim),
     ]
@@ -159,12 +159,13 @@ def _asked(claim: Claim) -> str:
     )
 
 
-def _source(claims: Claims, claim: Claim) -> str:
+def _paper(claims: Claims, claim: Claim) -> str:
     source = claims.sources[claim.source["paper"]]
     if source["url"] is None:
-        return "The book's own claim"
+        return "The book's own claim, which no paper gives a value for"
     name = text.escape(f"{source['authors']} ({source['year']})")
-    return f'<a href="{source["url"]}">{name}</a>, {text.escape(claim.source["section"])}'
+    where = f'<a href="{source["url"]}">{name}</a>, {text.escape(claim.source["section"])}'
+    return f"Paper's value: {text.escape(claim.paper or 'none given')} ({where})"
 
 
 def _step(step: Mapping[str, str]) -> str:

@@ -63,37 +63,36 @@ class Card:
 
 def measurement_table(claim: Claim, profile: str, entry: Mapping[str, Any]) -> str:
     """A table that scrolls on narrow screens: each part, our value, then nulls and controls."""
-    rows = [
-        (part.label, _ours(entry, part), text.bound(part), entry["parts"][part.name])
+    rows = "".join(
+        f'<tr style="{_LINE}">{_cell(text.escape(part.label))}'
+        f"{_cell(_unbroken(*_ours(entry, part).split(' ', 1)))}"
+        f"{_cell(_unbroken(text.bound(part), entry['parts'][part.name]))}</tr>"
         for part in claim.active_parts(profile)
-    ]
-    cells = "".join(
-        f'<tr style="{_LINE}">' + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows
     )
     for role, name, values in references(entry):
-        shown = values_text(claim, profile, values)
-        cells += (
-            f'<tr style="{_LINE};opacity:.85">{_cell(f"{role}: {name}")}'
-            f'<td colspan="3" style="{_CELL}">{text.escape(shown)}</td></tr>'
+        shown = text.escape(values_text(claim, profile, values))
+        rows += (
+            f'<tr style="{_LINE};opacity:.85">{_cell(text.escape(f"{role}: {name}"))}'
+            f'<td colspan="2" style="{_CELL}">{shown}</td></tr>'
         )
     heads = "".join(
-        f'<th scope="col" style="{_CELL}">{head}</th>' for head in ("", "ours", "wanted", "part")
+        f'<th scope="col" style="{_CELL}">{head}</th>' for head in ("part", "ours", "wanted")
     )
     return (
         '<div style="overflow-x:auto" tabindex="0" role="region" '
         f'aria-label="measurement of {text.escape(claim.id)}">'
         '<table style="border-collapse:collapse;border:0;margin:.2em 0;color:inherit;'
         f'font-variant-numeric:tabular-nums"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{cells}</tbody></table></div>"
+        f"<tbody>{rows}</tbody></table></div>"
     )
 
 
 def reasons_html(entry: Mapping[str, Any]) -> str:
     """Why the verdict is not a plain *reproduced*."""
-    return "".join(
-        f'<p style="margin:.4em 0"><strong>Why:</strong> {text.escape(reason)}.</p>'
-        for reason in entry["reasons"]
-    )
+    if not entry["reasons"]:
+        return ""
+    why = text.escape("; ".join(entry["reasons"]))
+    return f'<p style="margin:.4em 0"><strong>Why:</strong> {why}.</p>'
 
 
 def references(entry: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
@@ -122,5 +121,10 @@ def _paper(claim: Claim) -> str:
     return claim.paper or "no value (the book's own claim)"
 
 
+def _unbroken(*pieces: str) -> str:
+    """Pieces between which a narrow column may break, and inside which it may not."""
+    return " ".join(f'<span style="white-space:nowrap">{text.escape(p)}</span>' for p in pieces)
+
+
 def _cell(content: str) -> str:
-    return f'<td style="{_CELL}">{text.escape(content)}</td>'
+    return f'<td style="{_CELL}">{content}</td>'

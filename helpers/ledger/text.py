@@ -42,7 +42,7 @@ def measured(value: float | int, interval: Sequence[float | int] | None) -> str:
 def bound(part: Part) -> str:
     """The inequality of a part in symbols."""
     if part.op == "between":
-        return f"between {number(part.value[0])} and {number(part.value[1])}"
+        return f"{number(part.value[0])} to {number(part.value[1])}"
     if part.op == "holds":
         return f"interval holds {number(part.value)}"
     symbol = {"<=": "≤", ">=": "≥", "==": "=", "<": "<", ">": ">"}[part.op]
