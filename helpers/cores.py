@@ -33,7 +33,7 @@ class Core:
         """Dimension r of the core."""
         return self.basis.shape[1]
 
-    def coordinates(self, H: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N r"]:
+    def coordinates(self, H: Float[np.ndarray, "*batch D"]) -> Float[np.ndarray, "*batch r"]:
         """Core coordinates z = (h − mean) Q."""
         return (H - self.mean) @ self.basis
 
@@ -155,8 +155,8 @@ def ace_balanced(H: Float[np.ndarray, "N D"], J: np.ndarray, rank: int | float =
 
 
 def project(
-    H: Float[np.ndarray, "N D"], basis: Float[np.ndarray, "D r"], mean: np.ndarray, mode: str
-) -> Float[np.ndarray, "N D"]:
+    H: Float[np.ndarray, "*batch D"], basis: Float[np.ndarray, "D r"], mean: np.ndarray, mode: str
+) -> Float[np.ndarray, "*batch D"]:
     """Intervene on activations: ``keep`` the subspace, ``remove`` it, or ``flip`` it.
 
     Everything that is ablated goes to ``mean``: pass the layer's mean for mean-ablation, zeros

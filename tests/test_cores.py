@@ -227,6 +227,18 @@ def test_zero_ablation_projects_raw_activations():
     assert np.abs(zero - project(H, Q, H.mean(axis=0), "keep")).max() > 1
 
 
+def test_interventions_and_coordinates_take_sequences_as_they_are():
+    rng = np.random.default_rng(0)
+    H, J, _ = planted(0, 10, 3)
+    core, shaped = ace(H, J, 3), H.reshape(20, 10, 10)
+    np.testing.assert_allclose(core.coordinates(shaped).reshape(200, 3), core.coordinates(H))
+    mean = rng.standard_normal(10)
+    np.testing.assert_allclose(
+        project(shaped, core.basis, mean, "flip").reshape(200, 10),
+        project(H, core.basis, mean, "flip"),
+    )
+
+
 def test_coordinates_are_centred_and_rebuild_what_keep_keeps():
     H, J, _ = planted(0, 10, 3)
     core = ace(H, J, 3)
