@@ -8,13 +8,17 @@ from helpers.models import ModelConfig, SmallTransformer, to_bridge
 SMALL = ModelConfig(d_vocab=5, n_ctx=12, d_model=16, n_heads=2, d_mlp=24)
 
 
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def shaken(config: ModelConfig, seed: int = 0) -> SmallTransformer:
     """A model with every parameter away from its start, so that no gain or bias can hide."""
     model = SmallTransformer(config, seed).eval()
-    generator = torch.Generator().manual_seed(seed)
+    draw = generator(seed)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+            parameter += 0.05 * torch.randn(parameter.shape, generator=draw)
     return model
 
 
@@ -31,7 +35,7 @@ def shaken(config: ModelConfig, seed: int = 0) -> SmallTransformer:
 def test_lean_model_and_bridge_agree(config):
     model = shaken(config)
     bridge = to_bridge(config, model.state_dict())
-    tokens = torch.randint(config.d_vocab, (3, config.n_ctx))
+    tokens = torch.randint(config.d_vocab, (3, config.n_ctx), generator=generator())
     last = f"blocks.{config.n_layers - 1}.hook_resid_post"
     with torch.no_grad():
         logits, cache = bridge.run_with_cache(tokens)
@@ -47,13 +51,12 @@ def test_each_weight_changes_the_bridge():
     """A mutant: were a parameter not copied, changing it would leave the bridge as it was."""
     config = SMALL
     state = shaken(config).state_dict()
-    tokens = torch.randint(config.d_vocab, (2, config.n_ctx))
+    tokens = torch.randint(config.d_vocab, (2, config.n_ctx), generator=generator())
     with torch.no_grad():
         before = to_bridge(config, state)(tokens)
         for name in state:
-            generator = torch.Generator().manual_seed(1)
             changed = dict(state)
-            changed[name] = state[name] + torch.randn(state[name].shape, generator=generator)
+            changed[name] = state[name] + torch.randn(state[name].shape, generator=generator(1))
             difference = (to_bridge(config, changed)(tokens) - before).abs().max()
             # softmax ignores what the key bias adds to every score alike
             assert (difference > 1e-3) != name.endswith("k.bias"), name
@@ -104,7 +107,7 @@ def test_weights_start_with_the_stated_spread():
 
 def test_dropout_acts_in_training_alone():
     model = SmallTransformer(SMALL, 0, dropout=0.5)
-    tokens = torch.randint(5, (2, 12))
+    tokens = torch.randint(5, (2, 12), generator=generator())
     with torch.no_grad():
         assert not torch.equal(model.train()(tokens), model(tokens))
         assert torch.equal(model.eval()(tokens), model(tokens))
