@@ -13,8 +13,8 @@ os.environ["MPLBACKEND"] = "Agg"
 for name in ("BOOK_RECORDS", "BOOK_CHAPTER", "BOOK_PROFILE", "BOOK_CORES"):
     os.environ.pop(name, None)
 
-import pytest  # noqa: E402
-from jaxtyping import install_import_hook  # noqa: E402
+import pytest
+from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parents[1]
 # the science; the machinery has no arrays, and its command line reads its own annotations

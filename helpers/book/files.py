@@ -41,10 +41,10 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def tree_digest(folder: Path) -> str:
-    """Hex digest over the names and bytes of all files below ``folder``."""
+def tree_digest(folder: Path, pattern: str = "*") -> str:
+    """Hex digest over the names and bytes of all files below ``folder`` that fit ``pattern``."""
     digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in sorted(p for p in folder.rglob(pattern) if p.is_file()):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256(path)}\n".encode())
     return digest.hexdigest()
 

@@ -42,9 +42,14 @@ class Page:
 
 
 def read_page(path: Path) -> Page:
-    """Parse one HTML file."""
+    """The facts of one HTML file."""
+    return parse_page(path.read_text(encoding="utf-8"))
+
+
+def parse_page(text: str) -> Page:
+    """The facts of a piece of HTML."""
     reader = _Reader()
-    reader.feed(path.read_text(encoding="utf-8"))
+    reader.feed(text)
     reader.page.title = " ".join(reader.page.title.replace("#", "").split())
     return reader.page
 

@@ -158,7 +158,7 @@ def locked(book: Book) -> Iterator[None]:
 def _site_key(book: Book) -> str:
     """What the HTML depends on: the staged tree, the settings, and the tools."""
     settings = [sha256(book.root / name) for name in ("_config.yml", "_toc.yml")]
-    tools = [tree_digest(Path(__file__).parent), store.versions(("jupyter-book", "sphinx"))]
+    tools = [tree_digest(Path(__file__).parent, "*.py"), store.versions(("jupyter-book", "sphinx"))]
     return json.dumps([tree_digest(book.stage), settings, tools])
 
 

@@ -14,6 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+# A checker of web addresses that compiles its grammar for over a second when it is imported, in
+# every chapter's process. jsonschema does without it, and notebooks hold no such field.
+sys.modules.setdefault("rfc3987_syntax", None)
+
 import nbformat
 import papermill
 from nbclient.exceptions import DeadKernelError

@@ -13,7 +13,7 @@ from helpers.book.paths import Book
 PICTURE = (
     "import base64\nfrom IPython.display import HTML, display\n"
     "dot = 'R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'\n"
-    "display(HTML(f'<img alt=\"one dot\" src=\"data:image/gif;base64,{dot}\">'))"
+    'display(HTML(f\'<img alt="one dot" src="data:image/gif;base64,{dot}">\'))'
 )
 
 
