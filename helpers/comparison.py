@@ -60,33 +60,39 @@ def cca(Z1: Float[np.ndarray, "N r"], Z2: Float[np.ndarray, "N s"]) -> np.ndarra
 
 
 def consensus(
-    activations: Sequence[Float[np.ndarray, "N D"]], rank: int, keep: float = 0.999
+    activations: Sequence[Float[np.ndarray, "N D"]],
+    rank: int,
+    keep: float = 0.999,
+    *,
+    basis: str = "weights",
 ) -> list[np.ndarray]:
     r"""Consensus subspaces of several models by generalised CCA (MAXVAR), one basis a model.
 
     Every model's centred activations are reduced to the principal components that hold ``keep``
     of their variance and whitened to :math:`U_m`; the leading ``rank`` left singular vectors G of
-    :math:`[U_1 \dots U_M]` are the shared components.  Model m reads them with the weights
-    :math:`W_m = H_m^+ G`; the basis is orth(W_m).  No Jacobian enters.
+    :math:`[U_1 \dots U_M]` are the shared components.  No Jacobian enters.  Model m *reads* G with
+    the weights :math:`W_m = H_m^+ G` and *carries* it in the patterns :math:`P_m = H_m^\top G`
+    (Haufe et al. 2014); ``basis`` says which of the two is orthonormalised and returned.
 
     Raises:
-        ValueError: different numbers of inputs, or a rank above what is shared.
+        ValueError: different numbers of inputs, a rank above what is shared, or an unknown basis.
     """
+    if basis not in ("weights", "patterns"):
+        raise ValueError(f"basis must be 'weights' or 'patterns'; got {basis!r}.")
     if len({len(H) for H in activations}) != 1:
         raise ValueError("every model must see the same inputs, row for row.")
-    whitened, inverses = [], []
+    whitened, maps = [], []
     for H in activations:
         U, sigma, Vt = np.linalg.svd(H - H.mean(axis=0), full_matrices=False)
         r = int(np.searchsorted(np.cumsum(sigma**2) / np.sum(sigma**2), keep) + 1)
         r = min(r, int((sigma > sigma[0] * 1e-10).sum()))  # rounding noise must not be whitened
         whitened.append(U[:, :r])
-        inverses.append(Vt[:r].T / sigma[:r])
+        maps.append(Vt[:r].T / sigma[:r] if basis == "weights" else Vt[:r].T * sigma[:r])
     stacked = np.hstack(whitened)
     if not 1 <= rank <= stacked.shape[1]:
         raise ValueError(f"the rank must lie in 1…{stacked.shape[1]}; got {rank}.")
     G = np.linalg.svd(stacked, full_matrices=False)[0][:, :rank]
-    pairs = zip(inverses, whitened, strict=True)
-    return [np.linalg.qr(inverse @ (U.T @ G))[0] for inverse, U in pairs]
+    return [np.linalg.qr(M @ (U.T @ G))[0] for M, U in zip(maps, whitened, strict=True)]
 
 
 def weight_cosine(

@@ -139,6 +139,19 @@ class SmallTransformer(nn.Module):
         return self.head(self.ln_out(self.resid_post(tokens)))
 
 
+@torch.no_grad()
+def unembed_input(
+    config: ModelConfig, state: dict[str, Tensor], tokens: Int[Tensor, "batch pos"]
+) -> Float[Tensor, "batch pos d_model"]:
+    """What the unembedding reads, ``unembed.hook_in``: the residual stream after the final norm.
+
+    The bridge gives the same; booting one takes longer than this whole forward pass.
+    """
+    net = SmallTransformer(config)
+    net.load_state_dict(state)
+    return net.eval().ln_out(net.resid_post(tokens))
+
+
 def to_bridge(config: ModelConfig, state: dict[str, Tensor]) -> TransformerBridge:
     """A TransformerLens bridge with these weights: hooks, ``run_with_cache``, ``W_U`` and all.
 

@@ -110,41 +110,54 @@ def test_cca_of_permuted_rows_has_its_small_expectation():
 def cohort(seed, *, n_models=3, shared=2, private=4, loud=3.0):
     """Models that mix ``shared`` signals with louder private ones, exactly uncorrelated.
 
-    Returns activations, and for each model the directions that read the shared signals alone.
+    Returns activations, and for each model the directions that read the shared signals alone and
+    those that carry them.
     """
     rng = np.random.default_rng(seed)
     n, total = 300, shared + n_models * private
     X = rng.standard_normal((n, total))
     F = np.linalg.qr(X - X.mean(axis=0))[0] * np.sqrt(n - 1)
     D = shared + private
-    activations, readers = [], []
+    activations, readers, carriers = [], [], []
     for m in range(n_models):
         start = shared + m * private
         parts = np.hstack([F[:, :shared], loud * F[:, start : start + private]])
         mix = random_subspace(rng, D, D) * rng.uniform(0.7, 1.4, D) @ random_subspace(rng, D, D)
         activations.append(parts @ mix + rng.standard_normal(D))
         readers.append(np.linalg.qr(np.linalg.inv(mix)[:, :shared])[0])
-    return activations, readers
+        carriers.append(np.linalg.qr(mix[:shared].T)[0])
+    return activations, readers, carriers
 
 
 @given(seed=seeds, n_models=st.integers(2, 4), shared=st.integers(1, 3))
 @quick
 def test_consensus_recovers_the_shared_component(seed, n_models, shared):
-    activations, readers = cohort(seed, n_models=n_models, shared=shared)
-    found = consensus(activations, shared, keep=1 - 1e-9)
-    for basis, reader in zip(found, readers, strict=True):
-        assert principal_angles(basis, reader).max() < 1e-4
+    activations, readers, carriers = cohort(seed, n_models=n_models, shared=shared)
+    for kind, wanted in (("weights", readers), ("patterns", carriers)):
+        found = consensus(activations, shared, keep=1 - 1e-9, basis=kind)
+        for basis, planted in zip(found, wanted, strict=True):
+            assert principal_angles(basis, planted).max() < 1e-4, kind
+
+
+def test_reading_and_carrying_a_shared_component_are_different_subspaces():
+    _, readers, carriers = cohort(0)
+    assert principal_angles(readers[0], carriers[0]).max() > 5
+
+
+def test_an_unknown_consensus_basis_is_named():
+    with pytest.raises(ValueError, match="'weights' or 'patterns'; got 'both'"):
+        consensus(cohort(0)[0], 2, basis="both")
 
 
 def test_principal_components_are_not_the_shared_component():
-    activations, readers = cohort(0)
+    activations, readers, _ = cohort(0)
     H = activations[0] - activations[0].mean(axis=0)
     loudest = np.linalg.svd(H, full_matrices=False)[2][:2].T
     assert principal_angles(loudest, readers[0]).max() > 30
 
 
 def test_consensus_of_activations_that_do_not_fill_their_space():
-    activations, _ = cohort(0)
+    activations = cohort(0)[0]
     rng = np.random.default_rng(1)
     wide = [random_subspace(rng, 12, 6) for _ in activations]
     narrow = consensus(activations, 2, keep=1.0)
@@ -155,14 +168,14 @@ def test_consensus_of_activations_that_do_not_fill_their_space():
 
 
 def test_consensus_needs_the_same_inputs(unchecked):
-    activations, _ = cohort(0)
+    activations = cohort(0)[0]
     with pytest.raises(ValueError, match="same inputs, row for row"):
         consensus([activations[0], activations[1][:-1]], 2)
 
 
 @pytest.mark.parametrize("rank", [0, 19])
 def test_consensus_rank_above_what_the_models_have_is_named(rank):
-    activations, _ = cohort(0)  # 3 models of 6 dimensions
+    activations = cohort(0)[0]  # 3 models of 6 dimensions
     with pytest.raises(ValueError, match=rf"must lie in 1…18; got {rank}"):
         consensus(activations, rank, keep=1 - 1e-9)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers.models import ModelConfig, SmallTransformer, to_bridge
+from helpers.models import ModelConfig, SmallTransformer, to_bridge, unembed_input
 
 SMALL = ModelConfig(d_vocab=5, n_ctx=12, d_model=16, n_heads=2, d_mlp=24)
 
@@ -42,9 +42,8 @@ def test_lean_model_and_bridge_agree(config):
         torch.testing.assert_close(logits, model(tokens), atol=1e-5, rtol=1e-5)
         resid = model.resid_post(tokens)
         torch.testing.assert_close(cache[last], resid, atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(
-            cache["unembed.hook_in"], model.ln_out(resid), atol=1e-5, rtol=1e-5
-        )
+        read = unembed_input(config, model.state_dict(), tokens)
+        torch.testing.assert_close(cache["unembed.hook_in"], read, atol=1e-5, rtol=1e-5)
 
 
 def test_each_weight_changes_the_bridge():
