@@ -104,7 +104,7 @@ def publish(
         if profile != "quick" and not any_verdict:
             _raise(
                 "The site was not published, because the ledger differs from what is expected",
-                verdict_problems(book, profile),
+                verdict_problems(book, profile, say),
             )
         if not stands:
             swap_folder(html, target)
@@ -113,14 +113,19 @@ def publish(
     return target
 
 
-def verdict_problems(book: Book, profile: str) -> list[str]:
-    """Where the measured verdicts differ from the expected ones."""
+def verdict_problems(book: Book, profile: str, say: Say = print) -> list[str]:
+    """Where the measured verdicts differ from the expected ones; ``say`` takes what is only worth
+    a note, such as a move to or from *undecided*."""
     if not (book.root / "book" / "claims.yml").is_file():
         return []
     from helpers import ledger
 
-    records = [read_json(p) for p in sorted(book.records(profile).glob("[!.]*.json"))]
-    return ledger.compare(records, ledger.load_claims(book.root), profile)
+    paths = [book.records(profile) / f"{chapter}.json" for chapter in chapter_names(book)]
+    records = [read_json(path) for path in paths if path.is_file()]
+    review = ledger.review(records, ledger.load_claims(book.root), profile)
+    for note in review.notes:
+        say(f"note: {note}")
+    return review.mismatches
 
 
 def ledger_rows(book: Book) -> list[dict[str, Any]]:
