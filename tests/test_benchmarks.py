@@ -1,12 +1,13 @@
 """The benchmark compares what it says, and its check can fail."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import markov, outcome
+from benchmarks import earliest, markov, outcome
 from benchmarks.baseline import STEPS_PER_EPOCH, Baseline, PlainTransformer
 from helpers.tasks.markov import cyclic
 
@@ -20,9 +21,8 @@ def small_run(tmp_path_factory):
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        code = markov.main(
-            ["--repeats", "1", "--epochs", "1", "--steps", "5", "--check", "--output", str(path)]
-        )
+        small = ["--repeats", "1", "--epochs", "1", "--steps", "5", "--no-earliest"]
+        code = markov.main([*small, "--check", "--output", str(path)])
         after = torch.get_num_threads()
     finally:
         torch.set_num_threads(threads)
@@ -92,6 +92,30 @@ def test_the_outcome_of_exact_knowledge_meets_every_condition():
     assert all(outcome.reached([found]).values()), found
     blind = outcome.measure(hidden, torch.from_numpy(head[:, ::-1].copy()), tokens, CHAIN)
     assert not all(outcome.reached([blind]).values())
+
+
+def test_the_race_ends_at_the_first_success_and_says_when_there_is_none():
+    good = outcome.Outcome(base=0.75, keep=0.75, remove=0.25, pair_re=1, pair_im=1, real=1)
+    bad = replace(good, real=1.2)
+    attempts = [(47, 1.0, bad), (94, 2.0, good), (141, 3.0, good)]
+    assert earliest.first_that_holds(iter(attempts)) == {"steps": 94, "cpu": 2.0}
+    assert earliest.first_that_holds(iter(attempts[:1])) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"keep": 0.747},
+        {"remove": 0.28},
+        {"pair_re": 1.03},
+        {"pair_im": 0.97},
+        {"real": 0.89},
+    ],
+)
+def test_each_condition_of_the_result_can_fail(change):
+    good = outcome.Outcome(base=0.75, keep=0.75, remove=0.25, pair_re=1, pair_im=1, real=1)
+    assert all(outcome.reached([good]).values())
+    assert list(outcome.reached([replace(good, **change)]).values()).count(False) == 1
 
 
 @pytest.mark.parametrize("arguments", [["--repeats", "0"], ["--epochs", "41"]])
