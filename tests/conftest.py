@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCIENCE = sorted(
     f"helpers.{path.stem}"
     for path in (ROOT / "helpers").iterdir()
-    if (path.suffix == ".py" or (path / "__init__.py").is_file() or path.name == "tasks")
+    if (path.suffix == ".py" or any(path.glob("*.py")))
     and path.stem not in {"__init__", "__main__", "book", "__pycache__"}
 )
 install_import_hook(SCIENCE, "beartype.beartype")
