@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-import helpers
 from helpers.book.chapters import Limits
 from helpers.book.files import fresh_folder, read_json, write_json
+from helpers.book.kernel import kernel_environment, oom_kills, search_path
 from helpers.book.paths import Book
 from helpers.book.store import NOTEBOOK, RECORD, TIMINGS
 from helpers.book.watch import Tree
@@ -41,7 +41,7 @@ class Job:
         self.ended, self.failure, self.timings = False, None, {}
         self._keep_half()  # of a run whose machine went away
         fresh_folder(self.folder)
-        self._said, self._told_at, self._oom = None, 0.0, _oom_kills()
+        self._said, self._told_at, self._oom = None, 0.0, oom_kills()
         self._last = (read_json(book.executed(profile, chapter) / TIMINGS) or {}).get("seconds")
         self._cores = cores
         order = {
@@ -52,16 +52,17 @@ class Job:
             "cwd": str(book.notebooks),
             "parameters": values,
             # the kernel imports the helpers of this book, whatever else is installed
-            "path": _search_path(book.root, _set("PYTHONPATH")),
+            "path": search_path(book.root),
             "parent": os.getpid(),
         }
         write_json(self.folder / "order.json", order)
+        (self.folder / "records").mkdir()
         self._log = (self.folder / "log.txt").open("w")
         self._began = time.monotonic()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "helpers.book.worker", str(self.folder / "order.json")],
             cwd=self.folder,
-            env=self._environment(),
+            env=kernel_environment(self.folder, chapter, profile, cores),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -106,28 +107,6 @@ class Job:
         """The elapsed time as minutes:seconds."""
         return f"{int(self.seconds) // 60}:{int(self.seconds) % 60:02d}"
 
-    def _environment(self) -> dict[str, str]:
-        cores = str(self._cores)
-        records = self.folder / "records"
-        records.mkdir()
-        return {
-            **os.environ,
-            "BOOK_RECORDS": str(records),
-            "BOOK_CHAPTER": self.chapter,
-            "BOOK_PROFILE": self.profile,
-            "BOOK_CORES": cores,
-            **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), cores),
-            "LOKY_MAX_CPU_COUNT": cores,
-            "PYTHONHASHSEED": "0",
-            "PYTHONPATH": _search_path(Path(helpers.__file__).parents[1], _set("PYTHONPATH")),
-            "TQDM_DISABLE": "1",  # a bar is for a reader at the keyboard, not for a page
-            "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-            # the reader's own start-up files and kernels must not change a published result
-            "IPYTHONDIR": str(self.folder / "ipython"),
-            "JUPYTER_RUNTIME_DIR": str(self.folder / "runtime"),
-            "JUPYTER_PREFER_ENV_PATH": "1",
-        }
-
     def _finish(self) -> None:
         result = read_json(self.folder / "result.json") or {}
         self._tree.kill()  # what the chapter left running
@@ -148,7 +127,7 @@ class Job:
 
     def _death(self) -> str:
         seen = f"its processes had used up to {self._tree.peak_mb:.0f} MB"
-        if _oom_kills() > self._oom:
+        if oom_kills() > self._oom:
             return f"it ran out of memory: the system ended its kernel ({seen})"
         return (
             f"its kernel died without an error message ({seen}). It was killed from outside or "
@@ -211,18 +190,3 @@ class Job:
         if self._last:
             rest += f", about {max(0, self._last - self.seconds):.0f} s by the last run"
         return f"{self.chapter}  {self.clock()}  cell {cell['index']}/{cell['of']}  {rest}"
-
-
-def _oom_kills() -> int:
-    """How often this system has ended a process for want of memory; 0 where it does not say."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        return int(Path("/proc/vmstat").read_text().split("oom_kill ")[1].split()[0])
-    return 0
-
-
-def _search_path(first: Path, rest: str) -> str:
-    return os.pathsep.join([str(first.resolve()), *filter(None, rest.split(os.pathsep))])
-
-
-def _set(name: str) -> str:
-    return os.environ.get(name, "")

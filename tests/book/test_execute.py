@@ -76,7 +76,7 @@ def test_a_kernel_that_is_killed_is_named_as_such(tiny, news):
 
 def test_a_kill_for_want_of_memory_is_told_from_other_deaths(tiny, news, monkeypatch):
     counts = iter([3, 4])
-    monkeypatch.setattr("helpers.book.job._oom_kills", lambda: next(counts))
+    monkeypatch.setattr("helpers.book.job.oom_kills", lambda: next(counts))
     die = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"
     write_chapter(tiny, "02_two", chapter("Two", die))
     assert "ran out of memory: the system ended" in run(tiny, news, "02_two").failed["02_two"]
