@@ -12,13 +12,14 @@ ARGS ?=
 RUN := .venv/bin/python
 PYTHONS := python3 python python3.14 python3.13 python3.12 python3.11
 
-.PHONY: help book test serve bench doctor site-check lint clean clean-env environment
+.PHONY: help book test serve bench doctor site-check install-check lint clean clean-env environment
 
 help:
 	@echo "make book        run the chapters, check, build the site (PROFILE=$(PROFILE) JOBS=$(JOBS))"
 	@echo "make serve       show the site on this machine"
 	@echo "make test        run all tests"
 	@echo "make site-check  look at the site in a headless Chromium"
+	@echo "make install-check   install the book in a new environment, as a hosted notebook does"
 	@echo "make bench       time the trainer against a plain baseline"
 	@echo "make doctor      what works on this machine, and what to do about the rest"
 	@echo "make clean       remove what was made; clean-env removes the environment"
@@ -31,6 +32,9 @@ test: environment
 
 serve: environment
 	@$(RUN) -m helpers serve $(ARGS)
+
+install-check: environment
+	@$(RUN) -m pytest -m install tests/install $(ARGS)
 
 bench: environment
 	@$(RUN) -m benchmarks $(ARGS)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from joblib import Parallel, delayed
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from helpers import cache, models
 from helpers.models import ModelConfig, SmallTransformer
