@@ -1,28 +1,21 @@
-"""Train many seeds of one small transformer; results are kept and never computed twice.
+"""Train one seed of one small transformer on next-token prediction.
 
 A seed fixes everything that is random in a run: the initial weights, the data and their order,
-dropout.  Runs are independent, so they go through joblib: one process a run, one thread each,
-which uses two cores as well as anything we measured (see ``make bench``).
+dropout.  :mod:`helpers.runs` trains many, side by side, and keeps the results.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from joblib import Parallel, delayed
 from torch import Tensor
-from tqdm import tqdm
 
-from helpers import cache, models
 from helpers.models import ModelConfig, SmallTransformer
-from helpers.tasks import hmm, markov
-from helpers.tasks.hmm import HiddenMarkov, from_spec
+from helpers.tasks.hmm import HiddenMarkov
 from helpers.tasks.markov import Chain
 
 
@@ -142,67 +135,3 @@ def train(
         )
     state = {k: v.detach().clone() for k, v in net.state_dict().items()}
     return Trained(seed, state, kept, losses.numpy())
-
-
-@cache.cached(uses=(models, markov, hmm), packages=("torch", "numpy"))
-def _stored_run(source: dict, model: dict, config: dict, seed: int) -> dict:
-    """A training run as flat arrays, which is what the cache keeps."""
-    config = {**config, "betas": tuple(config["betas"]), "keep_at": tuple(config["keep_at"])}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one thread a run, so that results do not depend on the machine
-    try:
-        run = train(from_spec(source), ModelConfig(**model), TrainConfig(**config), seed)
-    finally:
-        torch.set_num_threads(threads)
-    flat = {f"state/{name}": value for name, value in run.state.items()}
-    for step, state in run.kept.items():
-        flat |= {f"kept/{step}/{name}": value for name, value in state.items()}
-    return {**flat, "loss": run.loss}
-
-
-def _unflatten(seed: int, flat: dict) -> Trained:
-    state, kept = {}, {}
-    for name, value in flat.items():
-        group, _, rest = name.partition("/")
-        if group == "state":
-            state[rest] = torch.as_tensor(value)
-        elif group == "kept":
-            step, _, parameter = rest.partition("/")
-            kept.setdefault(int(step), {})[parameter] = torch.as_tensor(value)
-    return Trained(seed, state, kept, np.asarray(flat["loss"]))
-
-
-@dataclass(frozen=True)
-class Run:
-    """What to train: a source, a model, a recipe, a seed."""
-
-    source: Chain | HiddenMarkov
-    model: ModelConfig
-    config: TrainConfig
-    seed: int
-
-
-def available_cores() -> int:
-    """Cores this process may use: ``BOOK_CORES`` if the book's runner set it, else all."""
-    return int(os.environ.get("BOOK_CORES") or os.cpu_count() or 1)
-
-
-def train_all(runs: Sequence[Run], *, n_jobs: int | None = None, label: str = "") -> list[Trained]:
-    """Train every run, in parallel; finished runs come from the cache.
-
-    The order of the results is that of ``runs``.  An interrupted call keeps what is done.
-    """
-    jobs = (
-        delayed(_stored_run)(
-            run.source.spec(),
-            asdict(run.model),
-            {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(run.config).items()},
-            run.seed,
-        )
-        for run in runs
-    )
-    parallel = Parallel(n_jobs=n_jobs or available_cores(), return_as="generator", batch_size=1)
-    # A bar is for a person who waits; under the book's runner it would end up on the page.
-    quiet = "BOOK_RECORDS" in os.environ
-    finished = tqdm(parallel(jobs), total=len(runs), desc=label or "training", disable=quiet)
-    return [_unflatten(run.seed, flat) for run, flat in zip(runs, finished, strict=True)]

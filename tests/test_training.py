@@ -6,22 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import training
 from helpers.models import ModelConfig, SmallTransformer
 from helpers.tasks.hmm import mess3
 from helpers.tasks.markov import cyclic
-from helpers.training import Run, TrainConfig, batches, next_token_loss, train, train_all
+from helpers.training import TrainConfig, batches, next_token_loss, train
 
 CHAIN = cyclic()
 MODEL = ModelConfig(d_vocab=4, n_ctx=12, d_model=16, n_heads=2, d_mlp=32)
 SHORT = TrainConfig(steps=12, batch_size=8, lr=1e-2, warmup=3)
-
-
-@pytest.fixture
-def empty_cache(tmp_path, monkeypatch):
-    """A cache of this test's own, for work in this process."""
-    monkeypatch.setenv("HELPERS_CACHE", str(tmp_path))
-    return tmp_path
 
 
 def same(one, two) -> bool:
@@ -153,69 +145,3 @@ def test_fewer_sequences_than_a_batch_are_named():
 def test_settings_out_of_range_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**settings)
-
-
-def test_parallel_equals_serial_bit_for_bit_and_keeps_the_order():
-    config = replace(SHORT, dropout=0.1, keep_at=(6,))
-    seeds = [3, 0, 2, 1]
-    together = train_all([Run(CHAIN, MODEL, config, s) for s in seeds], n_jobs=2)
-    assert [run.seed for run in together] == seeds
-    for run in together:
-        alone = train(CHAIN, MODEL, config, run.seed)
-        assert same(run.state, alone.state)
-        assert same(run.kept[6], alone.kept[6])
-        np.testing.assert_array_equal(run.loss, alone.loss)
-
-
-def test_a_second_call_trains_nothing_and_returns_the_same(empty_cache, monkeypatch):
-    seeds, counted = [], train
-
-    def counting(source, model, config, seed):
-        seeds.append(seed)
-        return counted(source, model, config, seed)
-
-    monkeypatch.setattr(training, "train", counting)
-    runs = [Run(CHAIN, MODEL, SHORT, seed) for seed in (0, 1)]
-    first = train_all(runs, n_jobs=1)
-    assert seeds == [0, 1]
-    second = train_all(runs, n_jobs=1)
-    assert seeds == [0, 1]
-    assert all(same(a.state, b.state) for a, b in zip(first, second, strict=True))
-    np.testing.assert_array_equal(first[0].loss, second[0].loss)
-    train_all([*runs, Run(CHAIN, MODEL, replace(SHORT, lr=2e-2), 0)], n_jobs=1)
-    assert seeds == [0, 1, 0]  # another recipe is another result
-
-
-def test_an_interrupted_call_keeps_what_is_done(empty_cache, monkeypatch):
-    seeds, counted = [], train
-
-    def failing(source, model, config, seed):
-        if seed == 1 and 1 not in seeds:
-            seeds.append(seed)
-            raise KeyboardInterrupt
-        seeds.append(seed)
-        return counted(source, model, config, seed)
-
-    monkeypatch.setattr(training, "train", failing)
-    runs = [Run(CHAIN, MODEL, SHORT, seed) for seed in (0, 1)]
-    with pytest.raises(KeyboardInterrupt):
-        train_all(runs, n_jobs=1)
-    train_all(runs, n_jobs=1)
-    assert seeds == [0, 1, 1]  # seed 0 was not trained again
-
-
-def test_cores_follow_the_books_runner(monkeypatch):
-    monkeypatch.setenv("BOOK_CORES", "3")
-    assert training.available_cores() == 3
-    monkeypatch.delenv("BOOK_CORES")
-    assert training.available_cores() >= 1
-
-
-def test_thread_count_is_as_before_after_a_run(empty_cache):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        train_all([Run(CHAIN, MODEL, SHORT, 0)], n_jobs=1)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
