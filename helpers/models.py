@@ -149,7 +149,9 @@ def unembed_input(
     """
     net = SmallTransformer(config)
     net.load_state_dict(state)
-    return net.eval().ln_out(net.resid_post(tokens))
+    net.eval()
+    # In parts, so that the hidden layers of a large batch never stand in memory together.
+    return torch.cat([net.ln_out(net.resid_post(part)) for part in tokens.split(128)])
 
 
 def to_bridge(config: ModelConfig, state: dict[str, Tensor]) -> TransformerBridge:

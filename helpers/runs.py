@@ -8,7 +8,7 @@ here: pass ``n_jobs=-1`` inside ``joblib.parallel_config("dask")``.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -62,29 +62,14 @@ class Run:
     config: TrainConfig
     seed: int
 
-    @property
-    def cost(self) -> int:
-        """A rough count of multiplications, to order runs by length."""
-        per_token = (
-            self.model.n_layers
-            * self.model.d_model
-            * (4 * self.model.d_model + 2 * self.model.d_mlp)
-        )
-        return per_token * self.model.n_ctx * self.config.batch_size * self.config.steps
-
 
 def available_cores() -> int:
     """Cores this process may use: ``BOOK_CORES`` if the book's runner set it, else all."""
     return int(os.environ.get("BOOK_CORES") or os.cpu_count() or 1)
 
 
-def train_all(runs: Sequence[Run], *, n_jobs: int | None = None, label: str = "") -> list[Trained]:
-    """Train every run, in parallel; finished runs come from the cache.
-
-    The longest runs start first, so that no core waits for one at the end; the results have the
-    order of ``runs``.  An interrupted call keeps what is done.
-    """
-    order = sorted(range(len(runs)), key=lambda k: -runs[k].cost)
+def _start(runs: Sequence[Run], n_jobs: int) -> Iterator[Trained]:
+    """Start every run in worker processes; the results come in order, each when it is asked for."""
     jobs = (
         delayed(_stored_run)(
             run.source.spec(),
@@ -92,26 +77,60 @@ def train_all(runs: Sequence[Run], *, n_jobs: int | None = None, label: str = ""
             {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(run.config).items()},
             run.seed,
         )
-        for run in (runs[k] for k in order)
+        for run in runs
     )
-    n_jobs = n_jobs or available_cores()
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)
-    # A bar is for a person who waits; under the book's runner it would end up on the page.
-    quiet = "BOOK_RECORDS" in os.environ
-    finished = tqdm(parallel(jobs), total=len(runs), desc=label or "training", disable=quiet)
-    results: list[Trained | None] = [None] * len(runs)
-    for k, flat in zip(order, finished, strict=True):
-        results[k] = _unflatten(runs[k].seed, flat)
-    if n_jobs > 1:
-        get_reusable_executor().shutdown(wait=False)  # idle workers would hold on to their memory
-    return results
+    found = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(jobs)
+    return (_unflatten(run.seed, flat) for run, flat in zip(runs, found, strict=True))
+
+
+class Groups(Mapping[str, list[Trained]]):
+    """Named groups of runs that train in the background, in the order of the groups.
+
+    ``groups["name"]`` waits until that group is done.  Finished runs come from the cache, and an
+    interrupted training keeps what is done.
+    """
+
+    def __init__(self, groups: Mapping[str, Sequence[Run]], n_jobs: int, label: str) -> None:
+        self._sizes = {name: len(runs) for name, runs in groups.items()}
+        self._done: dict[str, list[Trained]] = {}
+        self._parallel = n_jobs > 1
+        runs = [run for group in groups.values() for run in group]
+        # A bar is for a person who waits; under the book's runner it would end up on the page.
+        quiet = "BOOK_RECORDS" in os.environ
+        self._results = iter(tqdm(_start(runs, n_jobs), label, total=len(runs), disable=quiet))
+
+    def __getitem__(self, name: str) -> list[Trained]:
+        if name not in self._sizes:
+            raise KeyError(f"no group {name!r}; there are {', '.join(map(repr, self._sizes))}.")
+        for group, size in self._sizes.items():
+            if name in self._done:
+                break
+            if group not in self._done:
+                self._done[group] = [next(self._results) for _ in range(size)]
+        if len(self._done) == len(self._sizes) and self._parallel:
+            get_reusable_executor().shutdown(wait=False)  # idle workers would keep their memory
+            self._parallel = False
+        return self._done[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
 
 
 def train_groups(
-    groups: Mapping[str, Sequence[Run]], *, n_jobs: int | None = None, label: str = ""
-) -> dict[str, list[Trained]]:
-    """:func:`train_all` on several named lists of runs at once; results under the same names."""
-    done = iter(
-        train_all([run for runs in groups.values() for run in runs], n_jobs=n_jobs, label=label)
-    )
-    return {name: [next(done) for _ in runs] for name, runs in groups.items()}
+    groups: Mapping[str, Sequence[Run]], *, n_jobs: int | None = None, label: str = "training"
+) -> Groups:
+    """Start training and return at once; see :class:`Groups`.  Put what you need first first.
+
+    One set of groups at a time: use the last of one before you start another.
+    """
+    return Groups(groups, n_jobs or available_cores(), label)
+
+
+def train_all(
+    runs: Sequence[Run], *, n_jobs: int | None = None, label: str = "training"
+) -> list[Trained]:
+    """Train every run and wait for all of them; the results have the order of ``runs``."""
+    return train_groups({"all": runs}, n_jobs=n_jobs, label=label)["all"]

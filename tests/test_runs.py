@@ -109,7 +109,7 @@ def test_groups_come_back_under_their_names():
     assert [len(run.loss) for run in done["short"] + done["long"]] == [12, 12, 20]
 
 
-def test_the_longest_run_starts_first(empty_cache, monkeypatch):
+def test_a_group_waits_for_itself_and_not_for_later_ones(empty_cache, monkeypatch):
     started, counted = [], train
 
     def counting(source, model, config, seed):
@@ -117,10 +117,27 @@ def test_the_longest_run_starts_first(empty_cache, monkeypatch):
         return counted(source, model, config, seed)
 
     monkeypatch.setattr(runs_module, "train", counting)
-    wide = replace(MODEL, d_model=32)
-    plan = [(MODEL, SHORT), (MODEL, replace(SHORT, steps=30)), (wide, SHORT)]
-    train_all([Run(CHAIN, m, c, seed) for seed, (m, c) in enumerate(plan)], n_jobs=1)
-    assert started == [2, 1, 0]
+    one, two = ([Run(CHAIN, MODEL, SHORT, seed) for seed in seeds] for seeds in ((0, 1), (2, 3)))
+    groups = train_groups({"first": one, "second": two}, n_jobs=1)
+    assert [run.seed for run in groups["first"]] == [0, 1]
+    assert not {2, 3} <= set(started)  # the second group is not done yet
+    assert [run.seed for run in groups["second"]] == [2, 3]
+    assert groups["first"][0] is groups["first"][0]  # nothing is asked for twice
+    assert started == [0, 1, 2, 3]
+
+
+def test_a_later_group_may_be_asked_for_first():
+    groups = {name: [Run(CHAIN, MODEL, SHORT, seed)] for name, seed in (("a", 10), ("b", 11))}
+    done = train_groups(groups, n_jobs=2)
+    assert done["b"][0].seed == 11
+    assert done["a"][0].seed == 10
+
+
+def test_an_unknown_group_is_named_with_the_known_ones():
+    groups = train_groups({"a": [Run(CHAIN, MODEL, SHORT, 0)]}, n_jobs=1)
+    with pytest.raises(KeyError, match="no group 'z'; there are 'a'"):
+        groups["z"]
+    assert len(groups["a"]) == 1
 
 
 def test_a_failing_run_says_what_failed(empty_cache):
