@@ -91,7 +91,11 @@ def consensus(
     stacked = np.hstack(whitened)
     if not 1 <= rank <= stacked.shape[1]:
         raise ValueError(f"the rank must lie in 1…{stacked.shape[1]}; got {rank}.")
-    G = np.linalg.svd(stacked, full_matrices=False)[0][:, :rank]
+    # Left singular vectors by way of the small Gram matrix: its leading values lie between 1 and
+    # the number of models, so nothing is lost by squaring, and N may be large.
+    values, vectors = np.linalg.eigh(stacked.T @ stacked)
+    leading = slice(-1, -rank - 1, -1)
+    G = stacked @ vectors[:, leading] / np.sqrt(values[leading])
     return [np.linalg.qr(M @ (U.T @ G))[0] for M, U in zip(maps, whitened, strict=True)]
 
 

@@ -83,7 +83,7 @@ def _start(runs: Sequence[Run], n_jobs: int) -> Iterator[Trained]:
     return (_unflatten(run.seed, flat) for run, flat in zip(runs, found, strict=True))
 
 
-class Groups(Mapping[str, list[Trained]]):
+class Groups:
     """Named groups of runs that train in the background, in the order of the groups.
 
     ``groups["name"]`` waits until that group is done.  Finished runs come from the cache, and an
@@ -111,12 +111,6 @@ class Groups(Mapping[str, list[Trained]]):
             get_reusable_executor().shutdown(wait=False)  # idle workers would keep their memory
             self._parallel = False
         return self._done[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sizes)
-
-    def __len__(self) -> int:
-        return len(self._sizes)
 
 
 def train_groups(
