@@ -1,0 +1,1 @@
+"""What the chapters' exercises expect, one module a chapter; kept out of the reader's sight."""
