@@ -10,7 +10,7 @@ import pytest
 
 from helpers.ledger import Ledger, LedgerError, parse_claims
 from helpers.ledger.provenance import commit, machine
-from helpers.ledger.text import number
+from helpers.ledger.text import measured, number
 
 CLAIMS = parse_claims("""
 fixed: 2026-11-30
@@ -40,6 +40,16 @@ claims:
 - <<: *one
   id: y.one
   chapter: 02_y
+- <<: *one
+  id: x.pair
+  condition:
+    text: both at most 1
+    parts:
+    - {name: left, op: "<=", value: 1, label: the left one}
+    - {name: right, op: "<=", value: 1, label: the right one}
+- <<: *one
+  id: x.other
+  reference_parts: [{name: chance, op: "<=", value: 0.5, label: the null's share}]
 - id: x.count
   chapter: 01_x
   source: {paper: book, section: this book}
@@ -122,7 +132,9 @@ def test_a_bad_measurement_is_refused_by_claim_and_part(ledger, changes, says):
 
 
 def test_an_unknown_claim_is_refused_with_the_known_ones(ledger):
-    with pytest.raises(LedgerError, match=r"no claim 'x\.two'.*x\.one, x\.law, x\.count"):
+    with pytest.raises(
+        LedgerError, match=r"no claim 'x\.two'.*x\.one, x\.law, x\.pair, x\.other, x\.count"
+    ):
         ledger.record("x.two", {"number": 1}, n=8)
 
 
@@ -258,6 +270,78 @@ def test_the_plain_card_tells_the_same(ledger):
     assert "null a random draw: 3" in shown and "one corpus" in shown
 
 
+class _Rows(html.parser.HTMLParser):
+    """The rows of a table as lists of texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data):
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+def table_rows(card) -> list:
+    found = _Rows()
+    markup = card._repr_html_()
+    found.feed(markup[markup.index("<table") : markup.index("</table>")])
+    return found.rows
+
+
+def test_every_part_has_a_row_for_ours_and_for_each_null(ledger):
+    values = {"left": 0.5, "right": 0.25}
+    nulls = {"a random draw": {"left": 3.0, "right": 4.0}, "another": {"left": 5.0, "right": 6.0}}
+    card = ledger.record("x.pair", values, n=8, nulls=nulls)
+    assert table_rows(card) == [
+        ["the left one; wanted ≤ 1: pass"],
+        ["ours", "0.5"],
+        ["null: a random draw", "3"],
+        ["null: another", "5"],
+        ["the right one; wanted ≤ 1: pass"],
+        ["ours", "0.25"],
+        ["null: a random draw", "4"],
+        ["null: another", "6"],
+    ]
+    assert parsed(card._repr_html_()).wrong == []
+    assert "  null another:\n    the left one: 5\n    the right one: 6" in repr(card)
+
+
+def test_what_is_asked_of_nulls_alone_has_rows_of_its_own(ledger):
+    card = ledger.record(
+        "x.other", {"number": 0.5}, n=8, nulls={"a random draw": {"chance": (0.2, (0.1, 0.3))}}
+    )
+    assert table_rows(card) == [
+        ["the number; wanted ≤ 1: pass"],
+        ["ours", "0.5"],
+        ["the null's share; wanted of nulls and controls: ≤ 0.5"],
+        ["null: a random draw", "0.2 [0.1, 0.3]"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "value, interval, shown",
+    [
+        (0.5, None, "0.5"),
+        (0.5, (0.4, 0.6), "0.5 [0.4, 0.6]"),
+        (1.0, (1.0, 1.0), "1 (all equal)"),
+        (0, (0, 0), "0 (all equal)"),
+        (0.1 + 0.2, (0.3, 0.3), "0.3 (all equal)"),
+        (0.99999, (0.99998, 1.0), "1 (within rounding)"),
+        (0.99999, (0.9998, 1.0), "1 [0.9998, 1]"),
+        (0.5, (0.4, 0.4), "0.5 [0.4, 0.4]"),  # not an interval of this value: say what is there
+    ],
+)
+def test_an_interval_is_shown_where_it_says_something(value, interval, shown):
+    assert measured(value, interval) == shown
+
+
 @pytest.mark.parametrize(
     "value, shown",
     [
@@ -268,6 +352,8 @@ def test_the_plain_card_tells_the_same(ledger):
         (20, "20"),
         (1e-9, "1.000e−9"),
         (123456.0, "123456"),
+        (12345.6, "12350"),
+        (-123456.7, "−123500"),
         (-1.5e7, "−1.500e+7"),
     ],
 )

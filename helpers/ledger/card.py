@@ -14,7 +14,10 @@ from helpers.ledger import text
 from helpers.ledger.claims import Claim, Part
 
 _LINE = "border-top:1px solid rgba(128,128,128,.35)"
-_CELL = "padding:.2em .9em .2em 0;text-align:left;vertical-align:top;background:transparent"
+_CELL = (
+    "padding:.2em .9em .2em 0;text-align:left;vertical-align:top;background:transparent;"
+    "font-weight:inherit"
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,12 @@ class Card:
             lines.append(f"  {part.label}: {_ours(self.entry, part)}  (wanted {text.bound(part)})")
         lines.append(f"  n = {self.entry['n']} {self.entry['unit']}; paper: {_paper(self.claim)}")
         for role, name, values in references(self.entry):
-            lines.append(f"  {role} {name}: {values_text(self.claim, self.profile, values)}")
+            (label, first), *more = _reference_lines(self.claim, values)
+            if more:
+                lines.append(f"  {role} {name}:")
+                lines += [f"    {label}: {shown}" for label, shown in ((label, first), *more)]
+            else:
+                lines.append(f"  {role} {name}: {first}")
         lines += [f"  {reason}" for reason in self.entry["reasons"]]
         return "\n".join(lines)
 
@@ -62,28 +70,46 @@ class Card:
 
 
 def measurement_table(claim: Claim, profile: str, entry: Mapping[str, Any]) -> str:
-    """A table that scrolls on narrow screens: each part, our value, then nulls and controls."""
-    rows = "".join(
-        f'<tr style="{_LINE}">{_cell(text.escape(part.label))}'
-        f"{_cell(_unbroken(*_ours(entry, part).split(' ', 1)))}"
-        f"{_cell(_unbroken(text.bound(part), entry['parts'][part.name]))}</tr>"
-        for part in claim.active_parts(profile)
-    )
-    for role, name, values in references(entry):
-        shown = text.escape(values_text(claim, profile, values))
-        rows += (
-            f'<tr style="{_LINE};opacity:.85">{_cell(text.escape(f"{role}: {name}"))}'
-            f'<td colspan="2" style="{_CELL}">{shown}</td></tr>'
-        )
-    heads = "".join(
-        f'<th scope="col" style="{_CELL}">{head}</th>' for head in ("part", "ours", "wanted")
-    )
+    """A table that scrolls on narrow screens: under each part our value, every null and control.
+
+    Where a claim asks something else of its nulls or controls, those parts follow, without ours.
+    """
+    groups = []
+    for part in claim.active_parts(profile):
+        passed = f"wanted {text.bound(part)}: {entry['parts'][part.name]}"
+        lines = [("ours", _ours(entry, part)), *_beside(entry, part)]
+        groups.append(_group(part, passed, lines))
+    for part in claim.reference_parts:
+        asked = f"wanted of nulls and controls: {text.bound(part)}"
+        groups.append(_group(part, asked, _beside(entry, part)))
     return (
         '<div style="overflow-x:auto" tabindex="0" role="region" '
         f'aria-label="measurement of {text.escape(claim.id)}">'
         '<table style="border-collapse:collapse;border:0;margin:.2em 0;color:inherit;'
-        f'font-variant-numeric:tabular-nums"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f'font-variant-numeric:tabular-nums">{"".join(groups)}</table></div>'
+    )
+
+
+def _beside(entry: Mapping[str, Any], part: Part) -> list[tuple[str, str]]:
+    """(role and name, number) of every null and control that gives this part."""
+    return [
+        (f"{role}: {name}", text.measured(*(values[part.name][k] for k in ("value", "interval"))))
+        for role, name, values in references(entry)
+        if part.name in values
+    ]
+
+
+def _group(part: Part, wanted: str, lines: list[tuple[str, str]]) -> str:
+    """The rows of one part: its label, then who, and what was measured on it."""
+    rows = "".join(
+        f'<tr><th scope="row" style="{_CELL};padding-left:1em">{text.escape(who)}</th>'
+        f'<td style="{_CELL}">{_unbroken(*shown.split(" ", 1))}</td></tr>'
+        for who, shown in lines
+    )
+    head = f"{text.escape(part.label)}; {_unbroken(wanted)}"
+    return (
+        f'<tbody><tr style="{_LINE}"><th scope="rowgroup" colspan="2" style="{_CELL}">{head}</th>'
+        f"</tr>{rows}</tbody>"
     )
 
 
@@ -102,15 +128,13 @@ def references(entry: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, An
     ]
 
 
-def values_text(claim: Claim, profile: str, values: Mapping[str, Any]) -> str:
-    """A null's or control's values; with their labels where there is more than one."""
+def _reference_lines(claim: Claim, values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, number) of every part of a null or control."""
     labels = {part.name: part.label for part in (*claim.parts, *claim.reference_parts)}
-    shown = {
-        name: text.measured(value["value"], value["interval"]) for name, value in values.items()
-    }
-    if len(shown) == 1:
-        return next(iter(shown.values()))
-    return "; ".join(f"{labels[name]} {value}" for name, value in shown.items())
+    return [
+        (labels[name], text.measured(value["value"], value["interval"]))
+        for name, value in values.items()
+    ]
 
 
 def _ours(entry: Mapping[str, Any], part: Part) -> str:
@@ -124,7 +148,3 @@ def _paper(claim: Claim) -> str:
 def _unbroken(*pieces: str) -> str:
     """Pieces between which a narrow column may break, and inside which it may not."""
     return " ".join(f'<span style="white-space:nowrap">{text.escape(p)}</span>' for p in pieces)
-
-
-def _cell(content: str) -> str:
-    return f'<td style="{_CELL}">{content}</td>'

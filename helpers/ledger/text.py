@@ -18,12 +18,14 @@ BADGES = {  # symbol, translucent background, border: readable in both themes an
 
 
 def number(value: float | int) -> str:
-    """Four significant digits, a true minus sign, no trailing noise."""
+    """At most four significant digits, a true minus sign, no trailing noise; counts stay whole."""
     if value == 0:
         return "0"
     if not math.isfinite(value):
         return str(value)
     exponent = math.floor(math.log10(abs(value)))
+    if exponent >= 4 and value != int(value):
+        value = round(value, 3 - exponent)
     if -4 <= exponent < 6:
         text = f"{value:.{max(0, 3 - exponent)}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
@@ -33,10 +35,19 @@ def number(value: float | int) -> str:
 
 
 def measured(value: float | int, interval: Sequence[float | int] | None) -> str:
-    """`0.0004 [−0.0001, 0.0008]`."""
+    """`0.0004 [−0.0001, 0.0008]`, or in words where four digits cannot show the interval.
+
+    An interval over units that are all equal is a point; see `helpers.stats.interval`.
+    """
+    shown = number(value)
     if interval is None:
-        return number(value)
-    return f"{number(value)} [{number(interval[0])}, {number(interval[1])}]"
+        return shown
+    low, high = interval
+    if low == high and math.isclose(value, low, rel_tol=1e-9, abs_tol=1e-12):
+        return f"{shown} (all equal)"
+    if shown == number(low) == number(high):
+        return f"{shown} (within rounding)"
+    return f"{shown} [{number(low)}, {number(high)}]"
 
 
 def bound(part: Part) -> str:
