@@ -248,6 +248,8 @@ def test_the_same_figure_gives_the_same_bytes():
         ({"alt": "too short"}, "at least 20"),
         ({"alt": " " * 40}, "at least 20"),
         ({"caption": "  "}, "no caption"),
+        ({"alt": f"The mean of eight seeds is {float('nan'):.2f}."}, "alternative text.*nan"),
+        ({"caption": f"The rank is **{float('nan')}**."}, "caption.*nan"),
         ({"name": "Core Rank"}, "lower-case"),
         ({"name": 'x" onload="'}, "lower-case"),
     ],
@@ -256,6 +258,11 @@ def test_a_figure_without_proper_words_is_refused(change, message):
     words = {"alt": ALT, "caption": "It falls.", "name": "x"} | change
     with pytest.raises(ValueError, match=message):
         plots.show(simple_figure(), **words)
+
+
+def test_words_that_only_contain_nan_are_kept():
+    alt = "Two panels on finance, dominant in nanometres."
+    assert plots.show(simple_figure(), alt=alt, caption="A finance dance.", name="x").alt == alt
 
 
 @pytest.mark.parametrize(("colour", "where"), [("#cccccc", "light"), ("#222266", "dark")])

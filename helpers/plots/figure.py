@@ -107,8 +107,9 @@ def show(figure: Figure, *, alt: str, caption: str, name: str) -> Shown:
         name: short name in lower case with dashes, unique in its chapter.
 
     Raises:
-        ValueError: the alternative text or the caption is missing or too short, the name has
-            other characters, or a text has too little contrast in one of the themes.
+        ValueError: the alternative text or the caption is missing or too short, a number in one of
+            them came out as `nan`, the name has other characters, or a text has too little
+            contrast in one of the themes.
     """
     if len(alt.strip()) < MIN_ALT:
         raise ValueError(
@@ -117,6 +118,12 @@ def show(figure: Figure, *, alt: str, caption: str, name: str) -> Shown:
         )
     if not caption.strip():
         raise ValueError(f"Figure {name!r} has no caption. State what the figure shows.")
+    for what, words in (("alternative text", alt), ("caption", caption)):
+        if re.search(r"\bnan\b", words):
+            raise ValueError(
+                f"Figure {name!r}: the {what} has a number that is nan: {words.strip()!r}. "
+                "Find out why first."
+            )
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise ValueError(
             f"The figure name {name!r} must be lower-case words joined by dashes, like 'core-rank'."
