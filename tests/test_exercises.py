@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from helpers.comparison import projector_overlap, random_subspace
 from helpers import notebook
+from helpers.comparison import projector_overlap, random_subspace
 from helpers.exercises import markov_cores as exercises
 
 
