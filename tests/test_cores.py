@@ -357,9 +357,9 @@ def test_a_jacobian_that_does_not_fit_is_named(extract, shape):
 
 
 @both_forms
-@pytest.mark.parametrize("shape", [(12,), (1, 12), (4, 5, 6)])
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (4, 5, 6), (5, 0)])
 def test_activations_of_a_wrong_shape_are_named(extract, shape, unchecked):
-    with pytest.raises(ValueError, match=r"must be \(N, D\) with N ≥ 2; got shape"):
+    with pytest.raises(ValueError, match=r"must be \(N, D\) with N ≥ 2 and D ≥ 1; got shape"):
         extract(np.ones(shape), np.eye(shape[-1]))
 
 
@@ -394,3 +394,113 @@ def test_an_energy_threshold_outside_its_range_is_named(threshold):
 def test_an_unknown_intervention_is_named():
     with pytest.raises(ValueError, match="'keep', 'remove' or 'flip'; got 'swap'"):
         project(np.ones((2, 3)), np.eye(3), np.zeros(3), "swap")
+
+
+def as_stated(H, J, r):
+    """Leading r directions of C O and their eigenvalues, from the definition, nothing rescaled."""
+    C, gramian = np.cov(H, rowvar=False), np.mean([j.T @ j for j in J], axis=0)
+    values, vectors = np.linalg.eig(C @ gramian)
+    order = np.argsort(-values.real)[:r]
+    return np.linalg.qr(vectors.real[:, order])[0], values.real[order]
+
+
+@both_forms
+def test_rescaling_inside_changes_nothing_on_ordinary_data(extract):
+    rng = np.random.default_rng(0)
+    # distinct energies and full rank, so that every subspace is well defined
+    H = white(rng, 100, 5) @ np.diag([5.0, 4, 3, 2, 1]) @ frame(rng, 5, 5) + 2
+    J = rng.standard_normal((100, 3, 5))
+    for r in (1, 2, 3):
+        basis, energy = as_stated(H, J, r)
+        core = extract(H, J, r)
+        assert distance(core.basis, basis) < 1e-12
+        np.testing.assert_allclose(core.energy[:r], energy, rtol=1e-12)
+        np.testing.assert_allclose(core.mean, H.mean(axis=0), rtol=1e-14)
+
+
+@both_forms
+@pytest.mark.parametrize(
+    ("size_h", "size_j"), [(1e-14, 1), (1e-150, 1e20), (1e160, 1e-160), (1e150, 1), (1, 1e-14)]
+)
+def test_the_core_does_not_depend_on_the_units(extract, size_h, size_j):
+    H, J, _ = planted(0, 8, 3, per_input=True)
+    plain, scaled = extract(H, J, 3), extract(size_h * H, size_j * J, 3)
+    assert distance(plain.basis, scaled.basis) < 1e-12
+    np.testing.assert_allclose(scaled.mean / size_h, plain.mean, rtol=1e-10)
+    np.testing.assert_allclose(
+        scaled.energy / (size_h * size_j) ** 2, plain.energy, atol=1e-10 * plain.energy[0]
+    )
+
+
+@both_forms
+@pytest.mark.parametrize("size", [1e160, 1e-160])
+def test_energies_beyond_double_precision_are_named(extract, size):
+    H, J, _ = planted(0, 8, 3)
+    with pytest.raises(ValueError, match=r"leave the range of float64.*Rescale one of them"):
+        extract(size * H, J * (size / 1e10 if size < 1 else size), 3)
+
+
+@pytest.mark.parametrize("size", [1e-14, 1e-300, 1.0, 1e160, 1e300])
+def test_activations_are_constant_relative_to_their_own_size(size):
+    H = np.random.default_rng(0).standard_normal((9, 3))
+    np.testing.assert_array_equal(check_activations(size * H), size * H)
+    with pytest.raises(ValueError, match="activations are constant"):
+        check_activations(size * (1 + 1e-14 * H))
+    check_activations(size * (1 + 1e-10 * H))
+
+
+def test_activations_that_are_all_zero_are_constant():
+    with pytest.raises(ValueError, match="activations are constant"):
+        check_activations(np.zeros((4, 3)))
+
+
+@both_forms
+@pytest.mark.parametrize("integer", [np.int64(2), np.int32(2), np.uint8(2)])
+def test_numpy_integers_are_ranks(extract, integer):
+    H, J = random_case(0, 12, 4)
+    assert extract(H, J, integer).rank == 2
+
+
+@both_forms
+@pytest.mark.parametrize("kind", [np.float32, np.float64, float])
+def test_numpy_floats_are_energy_shares(extract, kind):
+    H = white(np.random.default_rng(0), 100, 3)
+    J = np.diag(np.sqrt([0.5, 0.3, 0.2]))
+    assert extract(H, J, kind(0.75)).rank == 2
+    assert extract(H, J, kind(1)).rank == 3
+
+
+@both_forms
+@pytest.mark.parametrize("rank", [None, "3", True, np.True_, 1j, [3]])
+def test_a_rank_that_is_no_number_is_named(extract, rank, unchecked):
+    H, J = random_case(0, 12, 4)
+    with pytest.raises(TypeError, match=r"an int is the rank, a float in \(0, 1\] the energy"):
+        extract(H, J, rank)
+
+
+@both_forms
+@pytest.mark.parametrize("rank", [3.0, 0.0, -0.5, np.nan])
+def test_a_float_rank_that_is_no_share_is_named(extract, rank):
+    H, J = random_case(0, 12, 4)
+    with pytest.raises(ValueError, match=r"an int is the rank, a float in \(0, 1\] the energy"):
+        extract(H, J, rank)
+
+
+def test_an_energy_share_of_huge_energies_is_found():
+    assert rank_of(np.array([1e308, 1e308, 1e300]), 0.99) == 2
+
+
+@both_forms
+@pytest.mark.parametrize("shape", [(0, 12), (80, 0, 12)])
+def test_a_jacobian_without_outputs_is_named(extract, shape):
+    H, _ = random_case(0, 12, 3)
+    with pytest.raises(ValueError, match=r"Jacobian is empty: shape .*at least one output"):
+        extract(H, np.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("basis", "mean"), [((5, 2), (4,)), ((4, 2), (5,)), ((4,), (4,)), ((4, 2), ())]
+)
+def test_a_basis_or_mean_of_another_dimension_is_named(basis, mean, unchecked):
+    with pytest.raises(ValueError, match=r"must share D; got \(3, 4\), .*from one layer"):
+        project(np.ones((3, 4)), np.ones(basis), np.ones(mean), "keep")
