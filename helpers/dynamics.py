@@ -27,14 +27,49 @@ class Operator:
 
     def r2(self, now: Float[np.ndarray, "N r"], then: Float[np.ndarray, "N r"]) -> float:
         r"""Explained share of the variance, :math:`1-\|z'-\hat z'\|^2/\|z'-\bar z'\|^2`."""
+        now, then = _pair(now, then, ("now", "then"))
+        if now.shape[1:] != self.mean.shape:
+            raise ValueError(
+                f"this operator acts on {len(self.mean)} coordinates, so it needs (N, "
+                f"{len(self.mean)}); got shape {now.shape}."
+            )
         predicted = self.mean + (now - self.mean) @ self.A.T
         return r_squared(then, predicted)
 
 
+def _pair(a: np.ndarray, b: np.ndarray, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
+    """Both as float64, after checking that their rows belong together one by one."""
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.shape != b.shape:
+        raise ValueError(
+            f"{names[0]} and {names[1]} must have one shape; got {a.shape} and {b.shape}. "
+            "Give one row of the second for each row of the first."
+        )
+    if a.ndim == 0 or not a.size:
+        raise ValueError(
+            f"{names[0]} and {names[1]} must hold at least one row of numbers; got shape {a.shape}."
+        )
+    for name, values in zip(names, (a, b), strict=True):
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the values of {name} hold NaN or infinity (shape {values.shape}); "
+                "leave those rows out."
+            )
+    return a, b
+
+
 def r_squared(target: Float[np.ndarray, "N r"], predicted: Float[np.ndarray, "N r"]) -> float:
-    """One minus squared error over total variance, pooled over dimensions."""
+    """One minus squared error over total variance, pooled over dimensions.
+
+    Raises:
+        ValueError: shapes differ (nothing is broadcast), NaN or infinity, or a constant target.
+    """
+    target, predicted = _pair(target, predicted, ("target", "prediction"))
+    # A power of two changes no digit, and squares of huge or tiny values stay in range.
+    exponent = -np.frexp(np.abs(target).max())[1]
+    target, predicted = np.ldexp(target, exponent), np.ldexp(predicted, exponent)
     total = np.sum((target - target.mean(axis=0)) ** 2)
-    if not total > 0:
+    if not total > 1e-24 * np.sum(target**2):  # rounding alone leaves about 1e-32
         raise ValueError("the target is constant, so R² has no meaning.")
     return float(1 - np.sum((target - predicted) ** 2) / total)
 
@@ -56,10 +91,9 @@ def fit_operator(now: Float[np.ndarray, "N r"], then: Float[np.ndarray, "N r"]) 
         ValueError: shapes differ, NaN, fewer rows than dimensions, or coordinates of lower rank
             than r (A would not be determined).
     """
-    if now.shape != then.shape:
-        raise ValueError(f"now and then must have one shape; got {now.shape} and {then.shape}.")
-    if not (np.isfinite(now).all() and np.isfinite(then).all()):
-        raise ValueError("coordinates hold NaN or infinity.")
+    now, then = _pair(now, then, ("now", "then"))
+    if now.ndim != 2:
+        raise ValueError(f"coordinates must be (N, r); got shape {now.shape}.")
     mean = now.mean(axis=0)
     solution, _, rank, _ = np.linalg.lstsq(now - mean, then - mean, rcond=1e-10)
     if rank < now.shape[1]:

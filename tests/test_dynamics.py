@@ -189,10 +189,69 @@ def test_fewer_rows_than_dimensions_are_named():
 def test_nan_coordinates_are_named():
     now = np.ones((5, 2))
     now[0, 0] = np.nan
-    with pytest.raises(ValueError, match="coordinates hold NaN"):
+    with pytest.raises(ValueError, match="values of now hold NaN or infinity"):
         fit_operator(now, np.ones((5, 2)))
 
 
 def test_shapes_that_differ_are_named(unchecked):
     with pytest.raises(ValueError, match=r"one shape; got \(5, 2\) and \(4, 2\)"):
         fit_operator(np.ones((5, 2)), np.ones((4, 2)))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2,), (6, 1), (5, 2), (6, 2, 1), ()])
+def test_r_squared_does_not_broadcast(shape, unchecked):
+    target = np.random.default_rng(0).standard_normal((6, 2))
+    with pytest.raises(ValueError, match=r"one shape; got \(6, 2\) and \(") as error:
+        r_squared(target, np.zeros(shape))
+    assert str(shape) in str(error.value)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("which", "name"), [(0, "target"), (1, "prediction")])
+def test_r_squared_names_the_side_that_is_not_finite(bad, which, name):
+    pair = [np.random.default_rng(i).standard_normal((6, 2)) for i in range(2)]
+    pair[which][3, 1] = bad
+    with pytest.raises(ValueError, match=f"values of {name} hold NaN or infinity"):
+        r_squared(*pair)
+
+
+def test_r_squared_of_integers_and_single_precision_is_that_of_doubles(unchecked):
+    target = np.arange(12).reshape(6, 2)
+    guess = target + np.tile([1.0, -1.0], (6, 1))
+    wanted = r_squared(target.astype(float), guess)
+    assert r_squared(target, guess.astype(int)) == wanted
+    # 16 bits would overflow on the squares, and 32 lose digits on the way
+    assert r_squared((100 * target).astype(np.int16), (100 * guess).astype(np.int16)) == (
+        pytest.approx(wanted, abs=1e-14)
+    )
+    assert r_squared(target.astype(np.float32), guess.astype(np.float32)) == wanted
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e160])
+def test_r_squared_does_not_depend_on_the_units(size):
+    rng = np.random.default_rng(0)
+    target, guess = rng.standard_normal((9, 2)), rng.standard_normal((9, 2))
+    assert r_squared(size * target, size * guess) == pytest.approx(r_squared(target, guess))
+
+
+def test_a_target_that_is_constant_up_to_rounding_has_no_r_squared():
+    with pytest.raises(ValueError, match="target is constant"):
+        r_squared(np.full((10, 2), 3.7) * (1 + 1e-15 * np.eye(10, 2)), np.zeros((10, 2)))
+
+
+def test_r_squared_of_nothing_is_named():
+    with pytest.raises(ValueError, match=r"at least one row of numbers; got shape \(0, 2\)"):
+        r_squared(np.ones((0, 2)), np.ones((0, 2)))
+
+
+def test_an_operator_does_not_broadcast_in_its_r_squared(unchecked):
+    rng = np.random.default_rng(0)
+    now, then = rng.standard_normal((20, 2)), rng.standard_normal((20, 2))
+    operator = fit_operator(now, then)
+    with pytest.raises(ValueError, match=r"now and then .*got \(1, 2\) and \(20, 2\)"):
+        operator.r2(now[:1], then)
+    with pytest.raises(ValueError, match=r"acts on 2 coordinates.*got shape \(20, 1\)"):
+        operator.r2(now[:, :1], then[:, :1])
+    now[4] = np.inf
+    with pytest.raises(ValueError, match="values of now hold NaN or infinity"):
+        operator.r2(now, then)
