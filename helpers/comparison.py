@@ -14,8 +14,28 @@ from scipy.linalg import subspace_angles
 from torch import Tensor
 
 
+def _check(one: np.ndarray, two: np.ndarray, what: str, letters: str) -> None:
+    """Refuse what is not two finite matrices with as many rows and at least one column each."""
+    shapes = f"got shapes {np.shape(one)} and {np.shape(two)}"
+    if np.ndim(one) != 2 or np.ndim(two) != 2 or not (np.size(one) and np.size(two)):
+        raise ValueError(f"{what} must be two non-empty matrices, {letters}; {shapes}.")
+    if len(one) != len(two):
+        raise ValueError(f"{what} must have as many rows, {letters}; {shapes}.")
+    for which, matrix in (("first", one), ("second", two)):
+        if not np.isfinite(matrix).all():
+            raise ValueError(
+                f"{what}: the {which} one holds NaN or infinity; {shapes}. "
+                "Find the step that made them, or leave those rows out on both sides."
+            )
+
+
 def principal_angles(Q1: Float[np.ndarray, "D r"], Q2: Float[np.ndarray, "D s"]) -> np.ndarray:
-    """Principal angles between two subspaces in degrees, smallest first (min(r, s) of them)."""
+    """Principal angles between two subspaces in degrees, smallest first (min(r, s) of them).
+
+    Raises:
+        ValueError: bases of different spaces, an empty one, NaN or infinity.
+    """
+    _check(Q1, Q2, "bases of one space", "(D, r) and (D, s)")
     return np.degrees(subspace_angles(Q1, Q2))[::-1]
 
 
@@ -23,9 +43,11 @@ def projector_overlap(Q1: Float[np.ndarray, "D r"], Q2: Float[np.ndarray, "D s"]
     r"""Overlap :math:`\|Q_1^\top Q_2\|_F^2 / \sqrt{rs}` of two orthonormal bases, in [0, 1].
 
     Two independent random r-dimensional subspaces of R^D have expectation r/D.
+
+    Raises:
+        ValueError: bases of different spaces, an empty one, NaN or infinity.
     """
-    if len(Q1) != len(Q2):
-        raise ValueError(f"the bases live in different spaces: D = {len(Q1)} and {len(Q2)}.")
+    _check(Q1, Q2, "bases of one space", "(D, r) and (D, s)")
     return float(np.sum((Q1.T @ Q2) ** 2) / np.sqrt(Q1.shape[1] * Q2.shape[1]))
 
 
@@ -51,10 +73,9 @@ def cca(Z1: Float[np.ndarray, "N r"], Z2: Float[np.ndarray, "N s"]) -> np.ndarra
     invertible affine change of either side leaves them as they are.
 
     Raises:
-        ValueError: different N, or constant coordinates.
+        ValueError: different N, an empty side, NaN or infinity, or constant coordinates.
     """
-    if len(Z1) != len(Z2):
-        raise ValueError(f"CCA needs the same inputs on both sides; got {len(Z1)} and {len(Z2)}.")
+    _check(Z1, Z2, "coordinates of the same inputs", "(N, r) and (N, s)")
     sigma = np.linalg.svd(_orthonormal(Z1).T @ _orthonormal(Z2), compute_uv=False)
     return np.clip(sigma, 0, 1)
 

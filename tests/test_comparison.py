@@ -207,12 +207,12 @@ def test_weight_cosine_changes_sign_with_the_weights():
 
 
 def test_bases_of_different_spaces_are_named(unchecked):
-    with pytest.raises(ValueError, match="different spaces: D = 4 and 5"):
+    with pytest.raises(ValueError, match=r"one space .*got shapes \(4, 2\) and \(5, 2\)"):
         projector_overlap(np.eye(4)[:, :2], np.eye(5)[:, :2])
 
 
 def test_cca_of_different_inputs_is_named(unchecked):
-    with pytest.raises(ValueError, match="same inputs on both sides; got 5 and 6"):
+    with pytest.raises(ValueError, match=r"same inputs .*got shapes \(5, 2\) and \(6, 2\)"):
         cca(np.ones((5, 2)), np.ones((6, 2)))
 
 
@@ -225,3 +225,26 @@ def test_cca_of_constant_coordinates_is_named():
 def test_a_random_subspace_larger_than_the_space_is_named(rank):
     with pytest.raises(ValueError, match=rf"must lie in 1…5; got {rank}"):
         random_subspace(np.random.default_rng(0), 5, rank)
+
+
+@pytest.mark.parametrize("compare", [cca, principal_angles, projector_overlap])
+@pytest.mark.parametrize(("which", "name"), [(0, "first"), (1, "second")])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_side_that_is_not_finite_is_named(compare, which, name, bad):
+    pair = [random_subspace(np.random.default_rng(i), 6, 2 + i) for i in range(2)]
+    pair[which][3, 1] = bad
+    wanted = rf"the {name} one holds NaN or infinity; got shapes \(6, 2\) and \(6, 3\)"
+    with pytest.raises(ValueError, match=wanted):
+        compare(*pair)
+
+
+@pytest.mark.parametrize("compare", [cca, principal_angles, projector_overlap])
+@pytest.mark.parametrize("shape", [(6,), (0, 2), (6, 0), (6, 2, 1)])
+def test_what_is_no_matrix_with_entries_is_named(compare, shape, unchecked):
+    with pytest.raises(ValueError, match=r"two non-empty matrices.*got shapes \(6, 2\) and"):
+        compare(np.eye(6)[:, :2], np.ones(shape))
+
+
+def test_angles_between_different_spaces_are_named(unchecked):
+    with pytest.raises(ValueError, match=r"as many rows.*got shapes \(4, 2\) and \(5, 2\)"):
+        principal_angles(np.eye(4)[:, :2], np.eye(5)[:, :2])
