@@ -59,9 +59,20 @@ class HiddenMarkov:
         :math:`b_t \propto (b_{t-1} T) \odot E_{:, x_t}`, from the stationary distribution.
 
         Raises:
-            ValueError: a token outside the vocabulary, or a sequence of probability zero.
+            ValueError: tokens that are not whole numbers (n, length), a token outside the
+                vocabulary, or a sequence of probability zero.
         """
         tokens = np.asarray(tokens)
+        if tokens.ndim != 2 or not tokens.size:
+            raise ValueError(
+                "tokens must be (sequences, length), each at least 1; got shape "
+                f"{tokens.shape}. For one sequence pass tokens[None]."
+            )
+        if not np.issubdtype(tokens.dtype, np.integer):
+            raise ValueError(
+                f"tokens must be whole numbers; got {tokens.dtype} of shape {tokens.shape}. "
+                "Convert them with .astype(int)."
+            )
         if tokens.min() < 0 or tokens.max() >= self.d_vocab:
             raise ValueError(
                 f"tokens must lie in 0…{self.d_vocab - 1}; got {tokens.min()}…{tokens.max()}."

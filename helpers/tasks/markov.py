@@ -9,34 +9,44 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 
 import numpy as np
 from jaxtyping import Float, Int
+
+ROW_TOLERANCE = 1e-6  # float32 rows and six printed digits pass; a forgotten state does not
 
 
 def check_stochastic(matrix: np.ndarray, name: str, *, square: bool = True) -> np.ndarray:
     """Return ``matrix`` as float64 after checking that every row is a probability distribution.
 
+    A row whose sum is off by at most 1e-6 is divided by it.
+
     Raises:
-        ValueError: wrong shape, NaN, a negative entry, or a row that does not sum to 1 (to 1e-8).
+        ValueError: wrong shape, NaN, a negative entry, or a row whose sum is further from 1.
     """
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or (square and matrix.shape[0] != matrix.shape[1]):
         shape = "square (K, K)" if square else "two-dimensional"
         raise ValueError(f"{name} must be {shape}; got shape {matrix.shape}.")
+    if not matrix.size:
+        raise ValueError(f"{name} is empty: shape {matrix.shape}; give at least one row.")
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} holds NaN or infinity; give finite probabilities.")
     if (matrix < 0).any():
         row, column = np.argwhere(matrix < 0)[0]
         raise ValueError(f"{name}[{row}, {column}] = {matrix[row, column]:.4g} is negative.")
     sums = matrix.sum(axis=1)
-    if np.abs(sums - 1).max() > 1e-8:
-        row = int(np.abs(sums - 1).argmax())
+    off = np.abs(sums - 1)
+    if off.max() > ROW_TOLERANCE * (1 + 1e-6):  # three times 0.333333 is off by 1e-6 and rounding
+        row = int(off.argmax())
         raise ValueError(
-            f"row {row} of {name} sums to {sums[row]:.6g}, not 1; "
-            "each row holds the probabilities of the next state, so divide it by its sum."
+            f"row {row} of {name} sums to {sums[row]:.10g}, not 1 (to {ROW_TOLERANCE:g}); "
+            "each row holds probabilities of all that can come next, so divide it by its sum."
         )
-    return matrix
+    # Rows that are right to rounding stay as they are, bit for bit.
+    rounding = matrix.shape[1] * np.finfo(np.float64).eps
+    return matrix / np.where(off > rounding, sums, 1.0)[:, None]
 
 
 def stationary_distribution(T: Float[np.ndarray, "K K"]) -> Float[np.ndarray, " K"]:
@@ -102,6 +112,15 @@ class Chain:
         """Stationary distribution; sequences start in it, so every position looks alike."""
         return stationary_distribution(self.transition)
 
+    @property
+    def dead_states(self) -> list[int]:
+        """States that never occur in the long run: stationary probability below 1e-12.
+
+        A transient state is one, and so is every state but an absorbing one.  Sequences start in
+        the stationary distribution, so these tokens are never sampled.
+        """
+        return np.flatnonzero(self.stationary < 1e-12).tolist()
+
     @cached_property
     def eigenvalues(self) -> np.ndarray:
         """Eigenvalues of the transition matrix, largest modulus first (the first one is 1)."""
@@ -135,7 +154,12 @@ def cyclic(n_states: int = 4, stay: float = 0.75) -> Chain:
     r"""Stay with probability ``stay``, else step to the next state on the ring.
 
     Eigenvalues :math:`s + (1 - s)\,e^{2\pi i k/K}`; for K = 4, s = 0.75: 1, 0.75 ± 0.25i, 0.5.
+
+    Raises:
+        ValueError: fewer than 2 or more than 64 states, or ``stay`` not strictly in (0, 1).
     """
+    if isinstance(n_states, bool) or not isinstance(n_states, Integral) or not 2 <= n_states <= 64:
+        raise ValueError(f"a ring needs a whole number of states, 2 to 64; got {n_states!r}.")
     if not 0 < stay < 1:
         raise ValueError(f"stay must lie strictly between 0 and 1; got {stay}.")
     shift = np.roll(np.eye(n_states), 1, axis=1)

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,14 @@ from hypothesis import strategies as st
 from helpers.tasks.hmm import HiddenMarkov, from_spec, mess3
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
+
+
+@pytest.fixture
+def unchecked():
+    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def random_source(seed: int, n_hidden: int, n_tokens: int) -> HiddenMarkov:
@@ -184,3 +193,16 @@ def test_a_sequence_that_cannot_happen_is_named():
 def test_mess3_parameters_out_of_range_are_named(x, alpha):
     with pytest.raises(ValueError, match=r"x must lie strictly|alpha must lie in \[0, 1\]"):
         mess3(x, alpha)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (5,), (), (2, 3, 4)])
+def test_tokens_of_a_wrong_shape_are_named(shape, unchecked):
+    with pytest.raises(ValueError, match=r"\(sequences, length\).*tokens\[None\]") as error:
+        mess3(0.1, 0.8).beliefs(np.zeros(shape, dtype=int))
+    assert str(shape) in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [float, np.float32, bool])
+def test_tokens_that_are_no_whole_numbers_are_named(kind, unchecked):
+    with pytest.raises(ValueError, match=r"got \w+ of shape \(2, 3\).*astype\(int\)"):
+        mess3(0.1, 0.8).beliefs(np.zeros((2, 3), dtype=kind))

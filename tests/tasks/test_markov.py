@@ -1,5 +1,6 @@
 """Markov chains against theory: spectra, stationary laws, and sampled frequencies."""
 
+import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,14 @@ from helpers.tasks.markov import (
 )
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+@pytest.fixture
+def unchecked():
+    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def random_chain(seed: int, n_states: int) -> Chain:
@@ -168,3 +177,63 @@ def test_empty_samples_are_refused(n, length):
     chain = cyclic()
     with pytest.raises(ValueError, match="at least one sequence and one step"):
         sample_paths(np.random.default_rng(0), chain.stationary, chain.transition, n, length)
+
+
+@pytest.mark.parametrize("off", [2e-6, -3e-5, 1e-3])
+def test_a_row_sum_error_shows_how_far_the_sum_is_from_one(off):
+    row = f"{1 + off:.10g}"
+    assert row != "1"
+    with pytest.raises(ValueError, match=rf"row 0 of T sums to {row}, not 1 \(to 1e-06\)"):
+        check_stochastic(np.array([[0.5, 0.5 + off], [0.5, 0.5]]), "T")
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        np.random.default_rng(0).dirichlet(np.ones(7), 7).astype(np.float32),
+        np.full((3, 3), 0.333333),
+        np.array([[0.5, 0.5 + 9e-7], [0.5, 0.5 - 9e-7]]),
+    ],
+    ids=["float32", "six digits", "near"],
+)
+def test_rows_that_sum_to_one_nearly_are_made_exact(matrix):
+    assert np.abs(matrix.astype(float).sum(axis=1) - 1).max() > 1e-9
+    T = check_stochastic(matrix, "T")
+    assert T.dtype == np.float64
+    np.testing.assert_allclose(T.sum(axis=1), 1, atol=len(T) * 2.3e-16, rtol=0)
+    np.testing.assert_allclose(T, matrix, rtol=2e-6)
+    # once exact, a second check leaves every bit
+    assert (check_stochastic(T, "T") == T).all()
+
+
+def test_rows_that_are_right_keep_every_bit():
+    T = np.random.default_rng(0).dirichlet(np.ones(30), 30)
+    assert (check_stochastic(T, "T") == T).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0)])
+def test_an_empty_matrix_is_named_with_its_shape(shape):
+    with pytest.raises(ValueError, match=rf"T is empty: shape \({shape[0]}, {shape[1]}\)"):
+        check_stochastic(np.ones(shape), "T", square=False)
+
+
+@pytest.mark.parametrize("n_states", [0, 1, -1, 65, 2.5, True])
+def test_a_ring_of_a_wrong_size_is_named(n_states, unchecked):
+    with pytest.raises(ValueError, match=rf"whole number of states, 2 to 64; got {n_states}"):
+        cyclic(n_states)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "dead"),
+    [
+        ([[1, 0, 0], [0.5, 0.25, 0.25], [0, 0.5, 0.5]], [1, 2]),  # state 0 absorbs
+        ([[0.2, 0.4, 0.4], [0, 0.5, 0.5], [0, 0.3, 0.7]], [0]),  # state 0 is left for good
+        ([[0.2, 0.4, 0.4], [1e-6, 0.5, 0.499999], [0, 0.3, 0.7]], []),  # rare is not dead
+        (cyclic().transition, []),
+    ],
+)
+def test_dead_states_are_those_that_never_occur(matrix, dead):
+    chain = Chain(np.array(matrix))
+    assert chain.dead_states == dead
+    x = chain.sample(np.random.default_rng(0), 200, 20)
+    assert not np.isin(dead, x).any()
