@@ -20,11 +20,12 @@ from typing import Any
 
 from helpers.cache.codec import CacheError, decode, encode
 from helpers.cache.keys import CacheKeyError, code_digests, make_key
-from helpers.cache.store import CacheFullError, CacheWarning, cache_folder, fetch, keep
+from helpers.cache.notes import CacheWarning
+from helpers.cache.store import CacheFolderError, cache_folder, fetch, keep, prepare
 
 __all__ = [
     "CacheError",
-    "CacheFullError",
+    "CacheFolderError",
     "CacheKeyError",
     "CacheWarning",
     "cache_folder",
@@ -49,8 +50,10 @@ def cached(
     The decorated function has `entry(*args, **kwargs)`: the folder of that call's result.
 
     Raises CacheKeyError for parameters that have no stable key, CacheError for results that cannot
-    be kept exactly, CacheFullError where the disk has no room. Where the folder cannot be written,
-    it warns once and computes.
+    be kept exactly, and, before it computes, CacheFolderError where the cache's folder cannot be
+    made. Where the folder cannot be written or the disk has no room, it computes, returns the
+    result, and warns once. Under the book's runner, these become notes
+    for it.
     """
 
     def decorate(function: Callable[..., dict]) -> Callable[..., dict]:
@@ -77,6 +80,7 @@ def cached(
             found = fetch(folder)
             if found is not None:
                 return decode(found)
+            prepare(folder)
             result = encode(name, function(*args, **kwargs))
             keep(folder, result, name, inputs)
             return decode(result)

@@ -10,13 +10,13 @@ import os
 import shutil
 import time
 import uuid
-import warnings
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from helpers.cache.codec import Encoded
+from helpers.cache.notes import tell
 
 _PARTIAL = ".partial"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -25,12 +25,8 @@ _TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 _warned: set[Path] = set()
 
 
-class CacheWarning(UserWarning):
-    """Something about the cache that a reader should know; the result is right all the same."""
-
-
-class CacheFullError(OSError):
-    """No room for a result. The message says how much is needed, and where."""
+class CacheFolderError(OSError):
+    """The cache's folder cannot be made. The message names it and what to do."""
 
 
 class _Damaged(Exception):
@@ -38,34 +34,50 @@ class _Damaged(Exception):
 
 
 def cache_folder() -> Path:
-    """`HELPERS_CACHE`, else the user's cache folder; NotADirectoryError where that is a file."""
+    """`HELPERS_CACHE`, else the user's cache folder; CacheFolderError where that is a file."""
     named = os.environ.get("HELPERS_CACHE", "").strip()
     default = platformdirs.user_cache_dir("invariant-transformer", appauthor=False)
-    folder = Path(named or default).expanduser().absolute()
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"the cache folder {folder} is a file. Set HELPERS_CACHE anew.")
+    folder = Path(os.path.expanduser(named or default)).absolute()
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise CacheFolderError(f"the cache folder {folder} is a file. Set HELPERS_CACHE anew.")
     return folder
+
+
+def prepare(folder: Path) -> None:
+    """Make the folders around the result's `folder`, before anything is computed for it.
+
+    Raises CacheFolderError where they cannot be made. A folder that only may not be written, or
+    that is full, is no hindrance: `keep` tells of it.
+    """
+    root = folder.parents[1]
+    for wanted in (root / _PARTIAL, folder.parent):
+        try:
+            wanted.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in _READ_ONLY | _FULL:
+                return
+            raise CacheFolderError(
+                f"the cache folder {wanted} cannot be made ({error.strerror}). Set HELPERS_CACHE "
+                "to a folder that can be made, or clear what stands in its way."
+            ) from error
 
 
 def fetch(folder: Path) -> Encoded | None:
     """The result kept in `folder`; None where there is none, or, with a warning, a damaged one."""
     try:
         return _read(folder)
-    except FileNotFoundError:
-        return None
+    except OSError:
+        return None  # `prepare` and `keep` say what stands in the way
     except _Damaged as damage:
-        warnings.warn(
-            f"the kept result {folder} is damaged ({damage}). It is computed anew.",
-            CacheWarning,
-            stacklevel=3,
-        )
+        tell(f"the kept result {folder} is damaged ({damage}). It is computed anew.", stacklevel=3)
         return None
 
 
 def keep(folder: Path, result: Encoded, name: str, inputs: dict[str, Any]) -> None:
     """Store `result` in `folder`, whole or not at all; safe beside other writers of the same.
 
-    Raises CacheFullError where there is no room. Warns once where the cache cannot be written.
+    Tells once where there is no room, or where the cache cannot be written, and keeps nothing: a
+    result that took an hour is not lost for want of a place.
     """
     files = result.files()
     files["manifest.json"] = _manifest(files, name, inputs)
@@ -84,21 +96,22 @@ def keep(folder: Path, result: Encoded, name: str, inputs: dict[str, Any]) -> No
         _publish(partial, folder)
         _sync(folder.parent)
     except OSError as error:
-        if error.errno in _FULL:
-            raise CacheFullError(
-                error.errno,
-                f"no room to keep the result of {name}: it needs {_size(needed)} in {root}, where "
-                f"{_size(shutil.disk_usage(root).free)} are free. Make room, or set HELPERS_CACHE "
-                "to a folder on another disk",
-            ) from error
-        if error.errno not in _READ_ONLY:
+        if error.errno not in _FULL | _READ_ONLY:
             raise
-        if root not in _warned:
-            _warned.add(root)
-            warnings.warn(
+        if root in _warned:
+            return
+        _warned.add(root)
+        if error.errno in _FULL:
+            tell(
+                f"no room to keep the result of {name}: it needs {_size(needed)} in {root}, where "
+                f"{_free(root)} are free. Results are computed and not kept. Make room, or set "
+                "HELPERS_CACHE to a folder on another disk.",
+                stacklevel=3,
+            )
+        else:
+            tell(
                 f"the cache folder {root} cannot be written ({error.strerror}). Results are "
                 "computed and not kept. Set HELPERS_CACHE to a folder of yours.",
-                CacheWarning,
                 stacklevel=3,
             )
     finally:
@@ -125,6 +138,8 @@ def _read(folder: Path) -> Encoded:
         if manifest["sha256"] != _sha(text.encode()):
             raise _Damaged("manifest.json does not have its hash")
         hashes = manifest["body"]["files"]
+        if not isinstance(hashes, dict) or "values.json" not in hashes:
+            raise _Damaged("manifest.json names no values.json")
         files = {file: (folder / file).read_bytes() for file in hashes}
     except OSError as error:
         raise _Damaged(f"{Path(error.filename or folder).name}: {error.strerror}") from None
@@ -196,6 +211,13 @@ def _sync(folder: Path) -> None:
 
 def _sha(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _free(root: Path) -> str:
+    try:
+        return _size(shutil.disk_usage(root).free)
+    except OSError:  # not even the folder could be made
+        return "no bytes"
 
 
 def _size(count: int) -> str:
