@@ -6,37 +6,13 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 
-from helpers.book.chapters import first_line, read_notebook
-from helpers.book.page import css_addresses, outside, read_page
+from helpers.book.chapters import read_notebook
+from helpers.book.page import css_addresses, described, outside, read_page
 from helpers.book.paths import Book
 from helpers.book.staging import private_places
 from helpers.book.toc import toc_pages
 
 TEXT_SUFFIXES = {".html", ".css", ".js", ".json", ".ipynb", ".md", ".txt", ".xml", ".inv", ".svg"}
-
-
-def notebook_problems(notebook: nbformat.NotebookNode, name: str) -> list[str]:
-    """Errors and warnings in the outputs of an executed chapter.
-
-    A cell may say ``raises-exception`` or ``expect-stderr`` in its tags; then that is expected of
-    this cell, and its absence is a problem too.
-    """
-    found = []
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        tags = cell.metadata.get("tags", [])
-        kinds = {o.output_type for o in cell.outputs}
-        kinds |= {o.name for o in cell.outputs if o.output_type == "stream"}
-        for kind, tag, what in (
-            ("error", "raises-exception", "an error"),
-            ("stderr", "expect-stderr", "a warning or other text on stderr"),
-        ):
-            if (kind in kinds) != (tag in tags):
-                shows = "shows" if kind in kinds else f"is tagged `{tag}` but does not show"
-                here = f"{name}: cell {cell.get('id', '?')} (`{first_line(cell.source)}`)"
-                found.append(f"{here} {shows} {what}{_text(cell, kind)}")
-    return found
 
 
 def figures(notebook: nbformat.NotebookNode) -> int:
@@ -106,7 +82,7 @@ def _file_problems(book: Book, html: Path, path: Path) -> list[str]:
         found += [
             f"{name}: an image has no alternative text ({src[:60]})"
             for src, alt in page.images
-            if not (alt or "").strip()
+            if not described(src, alt)
         ]
         found += [
             f"{name} refers to {address}, which is not in the site"
@@ -140,12 +116,3 @@ def _title(stage: Path, name: str) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text).strip().lower()
-
-
-def _text(cell: nbformat.NotebookNode, kind: str) -> str:
-    for output in cell.outputs:
-        if kind == "error" and output.output_type == "error":
-            return f": {output.ename}: {output.evalue}"[:200]
-        if kind == "stderr" and output.get("name") == "stderr":
-            return f": {output.text.strip()}"[:200]
-    return ""

@@ -107,6 +107,8 @@ def execute(
 def _settle(
     book: Book, profile: str, job: Job, wanted: str, outcome: Outcome, say: Callable[[str], None]
 ) -> None:
+    for note in job.notes():
+        say(f"{job.chapter}: note: {note}")
     if job.failure:
         outcome.failed[job.chapter] = job.failure
         say(job.failure)

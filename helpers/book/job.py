@@ -94,6 +94,14 @@ class Job:
         self._process.wait()
         self._fail(why)
 
+    def notes(self) -> list[str]:
+        """What the cache told of the chapter: nothing that its result should suffer for."""
+        path = self.folder / "records" / f"{self.chapter}.notes"
+        if not path.is_file():
+            return []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return list(dict.fromkeys(lines))  # every worker process tells it once
+
     def clear(self) -> None:
         """Remove the working folder."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 # attributes through which a page loads something by itself; a plain link loads nothing
 LOADING = {
@@ -17,10 +18,22 @@ LOADING = {
     "object": ("data",),
     "input": ("src",),
     "track": ("src",),
+    "image": ("href", "xlink:href"),  # in an SVG, as the next two
+    "use": ("href", "xlink:href"),
+    "feimage": ("href", "xlink:href"),
 }
 LOADING_RELATIONS = {"stylesheet", "preload", "prefetch", "modulepreload", "icon", "manifest"}
 LOADING_RELATIONS |= {"preconnect", "dns-prefetch", "shortcut", "apple-touch-icon"}
-CSS_ADDRESS = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])([^'\")\s]+)")
+CSS_ADDRESS = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"])([^'\")\s]+)", re.IGNORECASE)
+IMAGE_SET = re.compile(r"image-set\(((?:[^()]|\([^()]*\))*)\)", re.IGNORECASE)
+QUOTED = re.compile(r"(\(\s*)?(['\"])(.*?)\2")
+# what a script of the page fetches by a name that it spells out
+SCRIPT_ADDRESS = re.compile(
+    r"(?:\b(?:fetch|import|importScripts|Worker|EventSource|WebSocket|sendBeacon)\s*\(\s*"
+    r"|\bopen\s*\(\s*['\"][A-Z]+['\"]\s*,\s*|\b(?:import|from)\s*|\.src\s*=\s*)"
+    r"['\"`]((?:https?:|wss?:)?//[^'\"`\s]+)"
+)
+FILE_NAME = re.compile(r"\.(?:png|svg|jpe?g|gif|webp)$", re.IGNORECASE)
 OUTSIDE = re.compile(r"^\s*(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
 VOID = {"img", "link", "meta", "br", "hr", "input", "source", "track", "embed", "wbr", "col"}
 
@@ -61,7 +74,24 @@ def outside(address: str) -> bool:
 
 def css_addresses(text: str) -> list[str]:
     """The addresses that a style sheet loads."""
-    return CSS_ADDRESS.findall(text)
+    quoted = [found for inside in IMAGE_SET.findall(text) for found in QUOTED.findall(inside)]
+    # after a bracket stands `url("…")`, which is found as such, or `type("…")`, no address
+    sets = [address for bracket, _, address in quoted if not bracket]
+    return CSS_ADDRESS.findall(text) + sets
+
+
+def script_addresses(text: str) -> list[str]:
+    """The addresses of other hosts that an inline script spells out and loads."""
+    return SCRIPT_ADDRESS.findall(text)
+
+
+def described(source: str, alt: str | None) -> bool:
+    """True where ``alt`` says something: not blank, and not the file's name, which Sphinx writes
+    where the author gave no text."""
+    words = (alt or "").strip()
+    names = {source, unquote(source)}
+    names |= {name.rsplit("/", 1)[-1] for name in names}
+    return bool(words) and words not in names and not FILE_NAME.search(words)
 
 
 class _Reader(HTMLParser):
@@ -100,6 +130,8 @@ class _Reader(HTMLParser):
             self.page.title += data
         if self._inside and self._inside[-1] == "style":
             self.page.loads += css_addresses(data)
+        if self._inside and self._inside[-1] == "script":
+            self.page.loads += script_addresses(data)
 
 
 def _addresses(name: str, value: str) -> list[str]:

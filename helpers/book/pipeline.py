@@ -11,6 +11,7 @@ from typing import Any
 
 from helpers.book import check, site, staging, store
 from helpers.book.chapters import PROFILES, chapter_names, check_profile, read_notebook, resolve
+from helpers.book.clean import notebook_problems
 from helpers.book.errors import BookError
 from helpers.book.execute import Outcome, execute
 from helpers.book.files import (
@@ -51,7 +52,7 @@ def run(
     problems = []
     for chapter in chapters:
         path = book.executed(profile, chapter) / store.NOTEBOOK
-        problems += check.notebook_problems(read_notebook(path), chapter)
+        problems += notebook_problems(read_notebook(path), chapter)
     _raise("The chapters ran, but not cleanly", problems)
     return outcome
 

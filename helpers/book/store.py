@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from helpers.book.chapters import read_notebook
+from helpers.book.clean import notebook_problems
 from helpers.book.files import fresh_folder, read_json, sha256, swap_folder, write_json
 from helpers.book.paths import Book
 
@@ -47,20 +49,25 @@ def key(book: Book, chapter: str, parameters: dict[str, Any]) -> str:
 def load(book: Book, profile: str, chapter: str, wanted: str) -> tuple[bool, str]:
     """Whether the stored result of a chapter can be used, and if not, why.
 
-    A usable result's ledger record is put in its place for the ledger to read.
+    A result whose chapter showed an error or a warning that its author did not tag is never used
+    again: what it complained about, such as a disk, may be in order now. A usable result's ledger
+    record is put in its place for the ledger to read.
     """
     folder = book.executed(profile, chapter)
     manifest = read_json(folder / MANIFEST)
-    if not isinstance(manifest, dict) or "files" not in manifest:
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict) or NOTEBOOK not in files:
         return False, "its stored result is damaged" if folder.exists() else "it has no result yet"
     if manifest.get("key") != wanted:
         return False, "something it depends on has changed"
-    for name, content in manifest["files"].items():
+    for name, content in files.items():
         path = folder / name
         if not path.is_file() or sha256(path) != content:
             return False, f"its stored result is damaged ({name})"
     if read_json(folder / TIMINGS) is None:
         return False, f"its stored result is damaged ({TIMINGS})"
+    if notebook_problems(read_notebook(folder / NOTEBOOK), chapter):
+        return False, "its last run was not clean"
     _show_record(book, profile, chapter)
     return True, ""
 

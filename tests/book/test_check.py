@@ -5,7 +5,7 @@ import pytest
 from nbformat.v4 import new_output
 
 from helpers.book import check, staging
-from helpers.book.page import outside, read_page
+from helpers.book.page import outside, parse_page, read_page
 from tests.book.conftest import chapter
 
 GOOD = """<html><head><link rel="canonical" href="https://example.org/x">
@@ -56,6 +56,20 @@ def test_a_good_site_passes(tiny, html):
         ('<img src="data:image/gif;base64,AAAA" alt="one dot">', "", "shows 0 images"),
         (' alt="one dot"', "", "no alternative text"),
         ('alt="one dot"', 'alt=" "', "no alternative text"),
+        ('alt="one dot"', 'alt="data:image/gif;base64,AAAA"', "no alternative text"),
+        ('alt="one dot"', 'alt="../_images/a.PNG"', "no alternative text"),
+        ("</body>", '<img src="data:x/a%20b" alt="a b"></body>', "no alternative text"),
+        ("</body>", '<svg><image href="https://cdn.example/a.png"/></svg></body>', "third party"),
+        ("</body>", '<svg><use xlink:href="//cdn.example/a#b"/></svg></body>', "third party"),
+        ("</body>", "<script>a < b; fetch('https://cdn.example')</script></body>", "third party"),
+        ("</body>", '<script>import x from "https://cdn.example/x"</script></body>', "third party"),
+        ("</body>", "<script>x = import(`//cdn.example/x.js`)</script></body>", "third party"),
+        ("</head>", "<style>a {b: URL(https://cdn.example/f)}</style></head>", "third party"),
+        (
+            "</head>",
+            "<style>a {b: image-set('a.png' type('x/y') 1x, 'https://cdn.example' 2x)}</style>",
+            "third party",
+        ),
         ("</body>", '<div class="output traceback x">E</div></body>', "1 unexpected tracebacks"),
         ("</body>", '<script src="https://cdn.example/x.js"></script></body>', "third party"),
         ("</body>", '<script src="//cdn.example/x.js"></script></body>', "third party"),
@@ -108,6 +122,12 @@ def test_only_addresses_with_a_host_lead_outside():
     assert (
         not outside("data:image/png;base64,//8=") and not outside("../a//b") and not outside("#x")
     )
+
+
+def test_a_script_that_only_mentions_or_links_to_an_address_loads_nothing():
+    text = "<script>const home = 'https://a.example'; link.href = 'https://a.example'</script>"
+    assert parse_page(text).loads == []
+    assert parse_page("<script>fetch('data.json')</script>").loads == []
 
 
 def test_hidden_cells_owe_the_page_no_figure():

@@ -132,6 +132,38 @@ def test_a_warning_in_a_chapter_is_a_failure_unless_its_cell_says_so(tiny, news)
     pipeline.run(tiny, ["02"], say=news.append)
 
 
+def test_a_result_that_was_not_clean_is_made_again(tiny, news, tmp_path):
+    marker = tmp_path / "all is well"
+    noisy = f"import os, sys\nif not os.path.exists({str(marker)!r}): print('no', file=sys.stderr)"
+    write_chapter(tiny, "02_two", chapter("Two", noisy))
+    with pytest.raises(BookError, match="stderr: no"):
+        pipeline.run(tiny, ["02"], say=news.append)
+    marker.write_text("")
+    news.clear()
+    pipeline.run(tiny, ["02"], say=news.append)
+    assert "02_two: will run, because its last run was not clean" in news
+
+
+CACHED = """
+from helpers.cache import cached
+@cached()
+def f(a): return {"a": a}
+f(1)
+path = f.entry(1) / "manifest.json"
+path.write_text(path.read_text()[:20])
+print(f(1))
+"""
+
+
+def test_damage_in_the_cache_is_told_and_fails_no_chapter(tiny, news, root, monkeypatch):
+    monkeypatch.setattr("helpers.book.job.search_path", lambda _: str(root))
+    write_chapter(tiny, "02_two", chapter("Two", CACHED))
+    pipeline.run(tiny, ["02"], say=news.append)
+    [note] = [line for line in news if line.startswith("02_two: note: ")]
+    assert "is damaged" in note
+    assert "stderr" not in (tiny.executed("laptop", "02_two") / "notebook.ipynb").read_text()
+
+
 def test_an_expected_error_is_tagged_cell_by_cell(tiny, news):
     tags = {0: ["raises-exception"]}
     write_chapter(tiny, "02_two", chapter("Two", "1 / 0", "print('on')", tags=tags))

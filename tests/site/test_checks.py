@@ -81,6 +81,14 @@ BROKEN = {
     "dollars around TeX in the prose": (checks.maths, page("<p>Let $\\lambda$ be small.</p>")),
     "a picture with no alternative text": (checks.pictures, page(f'<img src="{DOT}">')),
     "a picture with blank alternative text": (checks.pictures, page(f'<img alt=" " src="{DOT}">')),
+    "a picture with its path as alternative text": (
+        checks.pictures,
+        page(f'<img alt="../_images/dot.png" src="{DOT}">'),
+    ),
+    "a picture with its address as alternative text": (
+        checks.pictures,
+        page(f'<img alt="{DOT}" src="{DOT}">'),
+    ),
     "a picture that is not there": (checks.pictures, page('<img alt="x" src="missing.png">')),
     "a figure that shows both forms": (
         checks.figure_themes,
