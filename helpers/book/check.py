@@ -9,7 +9,7 @@ import nbformat
 from helpers.book.chapters import read_notebook
 from helpers.book.page import css_addresses, described, outside, read_page
 from helpers.book.paths import Book
-from helpers.book.staging import private_places
+from helpers.book.private import mentions, private_places
 from helpers.book.toc import toc_pages
 
 TEXT_SUFFIXES = {".html", ".css", ".js", ".json", ".ipynb", ".md", ".txt", ".xml", ".inv", ".svg"}
@@ -70,9 +70,9 @@ def _file_problems(book: Book, html: Path, path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8", errors="replace")
     found = []
     for place, _ in private_places(book):
-        spot = re.search(rf"(?<![\w.~:/-]){re.escape(place)}\S{{0,60}}", text)
+        spot = mentions(text, place)
         if spot:
-            found.append(f"{name} names a folder of this machine: {spot[0]}")
+            found.append(f"{name} names a folder of this machine: {spot}")
     loads: list[str] = []
     if path.suffix == ".css":
         loads = css_addresses(text)

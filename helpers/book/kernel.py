@@ -15,8 +15,12 @@ def kernel_environment(folder: Path, chapter: str, profile: str, cores: int) -> 
         cores: how many the chapter may use.
     """
     threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    cache = os.environ.get("HELPERS_CACHE", "").strip()
+    # as the user meant it: below the folder of the command, not below that of the notebooks
+    place = {"HELPERS_CACHE": os.path.abspath(os.path.expanduser(cache))} if cache else {}
     return {
         **os.environ,
+        **place,
         "BOOK_RECORDS": str(folder / "records"),
         "BOOK_CHAPTER": chapter,
         "BOOK_PROFILE": profile,

@@ -2,10 +2,8 @@
 
 import re
 import shutil
-import sys
 from collections.abc import Iterable
 from importlib import metadata
-from pathlib import Path
 
 import nbformat
 
@@ -14,6 +12,7 @@ from helpers.book.chapters import read_notebook
 from helpers.book.errors import BookError
 from helpers.book.files import fresh_folder
 from helpers.book.paths import Book
+from helpers.book.private import private_places, scrubbed
 from helpers.book.toc import toc_pages
 
 MATHJAX = re.compile(r"static/mathjax/(tex-mml-chtml\.js|output/chtml/fonts/woff-v2/.+)$")
@@ -56,12 +55,6 @@ def cleaned(
         for output in cell.get("outputs", []):
             _scrub(output, tuple(places))
     return notebook
-
-
-def private_places(book: Book) -> list[tuple[str, str]]:
-    """Folders of this machine that no published file may name, each with its replacement."""
-    found = [(book.root, ""), (Path(sys.prefix), "<environment>/"), (Path.home(), "~/")]
-    return [(f"{path}/", short) for path, short in found if path != Path(path.anchor)]
 
 
 def _stage_chapter(book: Book, profile: str, chapter: str) -> None:
@@ -112,9 +105,7 @@ def _stage_assets(book: Book) -> None:
 def _scrub(node: nbformat.NotebookNode, places: tuple[tuple[str, str], ...]) -> None:
     def clean(value):
         if isinstance(value, str):
-            for path, short in places:
-                value = value.replace(path, short)
-            return value
+            return scrubbed(value, places)
         if isinstance(value, list):
             return [clean(v) for v in value]
         return value

@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_output
 
-from helpers.book import check, staging
+from helpers.book import check, private, staging
 from helpers.book.page import outside, parse_page, read_page
 from tests.book.conftest import chapter
 
@@ -149,13 +149,52 @@ def test_staging_strips_what_is_private_and_keeps_the_author_s_ids():
         new_output("error", ename="E", evalue="", traceback=["/home/me/book/b.py"]),
         new_output("display_data", {"text/html": "/home/me/book/c", "image/png": "/home/me/book/"}),
     ]
-    clean = staging.cleaned(notebook, [("/home/me/book/", "")])
+    clean = staging.cleaned(notebook, [("/home/me/book", "")])
     assert "papermill" not in clean.metadata and clean.cells[2].metadata == {}
     assert clean.cells[1].metadata["tags"] == ["injected-parameters", "remove-cell"]
     assert clean.cells[2].outputs[0]["text"] == "a.py"
     assert clean.cells[2].outputs[1]["traceback"] == ["b.py"]
     assert clean.cells[2].outputs[2]["data"] == {"text/html": "c", "image/png": "/home/me/book/"}
     assert [cell.id for cell in clean.cells] == ["title", "injected-parameters", "cell-0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("/root", "~"),
+        ("cd /root; ls /root/x '/root' PATH=/a:/root:/root", "cd ~; ls ~/x '~' PATH=/a:~:~"),
+        ("In /root. Then", "In ~. Then"),
+        ("\x1b[32m/root/a.py\x1b[0m", "\x1b[32m~/a.py\x1b[0m"),
+        ("file:///root/a.py", "file://~/a.py"),
+        (r"'a\n/root/b'", r"'a\n~/b'"),
+        ("/root/book and /root/book/a.py", ". and a.py"),
+        ("tree/root, /roots, /root-x, /root.txt, https://a.example/root, ../root", None),
+    ],
+)
+def test_a_folder_is_scrubbed_where_it_stands_as_a_path(text, clean):
+    places = (("/root/book", ""), ("/root", "~"))
+    assert private.scrubbed(text, places) == (text if clean is None else clean)
+    named = any(private.mentions(text, place) for place, _ in places)
+    assert named == (clean is not None)
+
+
+def test_the_cache_the_home_and_the_environment_are_private(tiny, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", "/data/cache")
+    monkeypatch.setenv("HOME", "/data")
+    monkeypatch.setattr("sys.prefix", "/opt/env")
+    places = dict(private.private_places(tiny))
+    assert (places["/data/cache"], places["/data"]) == ("<cache>", "~")
+    assert places["/opt/env"] == "<environment>" and places[str(tiny.root)] == ""
+    monkeypatch.setenv("HOME", "/")
+    monkeypatch.setattr("sys.prefix", "/usr")
+    assert {"/", "/usr"}.isdisjoint(dict(private.private_places(tiny)))
+
+
+def test_a_cache_folder_that_a_page_names_is_noticed(tiny, html, monkeypatch):
+    monkeypatch.setenv("HELPERS_CACHE", "/data/cache")
+    page = html / "notebooks" / "01_one.html"
+    page.write_text(page.read_text().replace("elsewhere", "in /data/cache"))
+    assert any("of this machine: /data/cache" in p for p in check.site_problems(tiny, html))
 
 
 def test_the_title_is_read_without_its_permalink(html):

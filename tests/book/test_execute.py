@@ -9,6 +9,7 @@ import pytest
 from helpers.book import store
 from helpers.book.chapters import parameters
 from helpers.book.execute import execute
+from helpers.book.kernel import kernel_environment
 from helpers.book.watch import Tree
 from tests.book.conftest import chapter, write_chapter, write_yaml
 
@@ -207,6 +208,15 @@ def test_the_reader_s_own_start_up_files_have_no_say(tiny, news, monkeypatch, tm
     write_chapter(tiny, "02_two", chapter("Two", "print('clean', 'mine' in dir())"))
     run(tiny, news, "02_two")
     assert "mine\\n" not in (tiny.executed("laptop", "02_two") / store.NOTEBOOK).read_text()
+
+
+def test_a_relative_cache_folder_is_meant_from_where_the_command_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HELPERS_CACHE", "mine")
+    environment = kernel_environment(tmp_path, "01_one", "laptop", 1)
+    assert environment["HELPERS_CACHE"] == str(tmp_path / "mine")
+    monkeypatch.setenv("HELPERS_CACHE", " ")
+    assert not kernel_environment(tmp_path, "01_one", "laptop", 1)["HELPERS_CACHE"].strip()
 
 
 def test_a_tree_forgets_no_process_that_lost_its_parent():
