@@ -2,8 +2,8 @@
 
 The paper's schedule trains long after the conditions of chapter 1 hold, so beating its whole length
 flatters us.  Here the baseline is looked at after every epoch, and our trainer gets the shortest
-schedule of a ladder whose end meets the same conditions.  Neither looking nor shorter schedules that
-failed are timed: both sides are told when to stop.
+schedule of a ladder whose end meets the same conditions.  Neither looking nor shorter schedules
+that failed are timed: both sides are told when to stop.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from helpers.cores import ace, project
+from helpers.cores import ace
 from helpers.dynamics import fit_operator, match_eigenvalues, transitions
+from helpers.interventions import project
 from helpers.tasks.markov import Chain
 
 

@@ -14,12 +14,9 @@ from helpers.cores import (
     ace_balanced,
     check_activations,
     check_jacobian,
-    necessary_rank,
-    project,
-    rank_curve,
     rank_of,
-    sufficient_rank,
 )
+from helpers.interventions import necessary_rank, project, rank_curve, sufficient_rank
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
