@@ -59,6 +59,7 @@ def test_the_small_example_is_accepted():
         ("kind: presence", "kind: guess", "kind 'guess' is unknown"),
         ("chapter: 01_x", "chapter: 02_y", "not among `chapters`"),
         ("paper: cores", "paper: other", "to `sources`"),
+        ("paper: cores", "paper: [cores]", "claim a.claim: a field is of the wrong type"),
         ("  dagger: false\n", "", r"missing fields \['dagger'\]"),
         ("dagger: false", "dagger: maybe", "true or false"),
         ('paper: "3"', "paper: 3", "paper must be a text"),
@@ -87,6 +88,32 @@ def test_the_same_id_twice_is_refused():
     entry = GOOD.split("claims:\n")[1]
     with pytest.raises(ClaimsError, match=r"claim a\.claim: this id is used twice"):
         parse_claims(GOOD + entry)
+
+
+@pytest.mark.parametrize(
+    "old, new, says",
+    [
+        ("sources: {cores: {title: A paper}}", "sources: [cores]", "sources must be a mapping"),
+        ("chapters: {01_x: X}", "chapters: 3", "chapters must be a mapping"),
+        ("chapters: {01_x: X}", "chapters: {x: X}", "names like 01_name"),
+        ("chapters: {01_x: X}", "chapters: {01_x: 3}", "names like 01_name"),
+    ],
+)
+def test_a_mistake_above_the_claims_is_refused(old, new, says):
+    with pytest.raises(ClaimsError, match=says):
+        parse_claims(broken(old, new))
+
+
+def test_claims_that_are_no_list_are_refused():
+    with pytest.raises(ClaimsError, match="claims must be a list"):
+        parse_claims(GOOD[: GOOD.index("claims:")] + "claims: 3\n")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "claims.yml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ClaimsError, match=r"claims\.yml is not UTF-8"):
+        load_claims(tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path):

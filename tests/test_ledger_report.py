@@ -126,7 +126,22 @@ def test_records_are_read_from_a_folder(tmp_path):
     assert len(compare(tmp_path, claims, "laptop")) == 1
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": 1, "entries": []}', '{"format": 99}'])
+RECORD_HEAD = (
+    '"format": 1, "chapter": "a", "profile": "a", "date": "a", "commit": "a", "machine": "a"'
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"format": 1, "entries": []}',
+        '{"format": 99}',
+        f'{{{RECORD_HEAD}, "entries": [3]}}',
+        f'{{{RECORD_HEAD}, "entries": [{{"id": "a.b"}}]}}',
+    ],
+)
 def test_a_damaged_record_is_named(tmp_path, content):
     (tmp_path / "01_x.json").write_text(content, encoding="utf-8")
     with pytest.raises(RecordError, match=r"01_x\.json is not a whole record: delete it"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import importlib.resources
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ def load_claims(root: Path | str | None = None) -> Claims:
         path = root / "book" / "claims.yml"
         if not path.is_file():
             raise ClaimsError(f"{path} is missing: run from a checkout of the book, or restore it.")
-        return parse_claims(path.read_text(encoding="utf-8"), where=str(path))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ClaimsError(f"{path} is not UTF-8 text ({error}). Restore it.") from None
+        return parse_claims(text, where=str(path))
     packaged = importlib.resources.files("helpers") / "claims.yml"
     if not packaged.is_file():
         raise ClaimsError("no book/claims.yml here and no packaged copy: reinstall the package.")
@@ -52,13 +57,23 @@ def parse_claims(text: str, where: str = "claims.yml") -> Claims:
     except yaml.YAMLError as error:
         raise ClaimsError(f"{where} is not valid YAML: {error}. Correct that line.") from None
     if not isinstance(raw, dict) or set(raw) != _TOP:
-        found = sorted(raw) if isinstance(raw, dict) else type(raw).__name__
+        found = sorted(map(str, raw)) if isinstance(raw, dict) else type(raw).__name__
         raise ClaimsError(f"{where} needs exactly the fields {sorted(_TOP)}, found {found}.")
+    for field, kind in (("sources", dict), ("chapters", dict), ("claims", list)):
+        if not isinstance(raw[field], kind):
+            word = "a list" if kind is list else "a mapping"
+            raise ClaimsError(f"{where}: {field} must be {word}, found {raw[field]!r:.60}.")
+    for chapter, title in raw["chapters"].items():
+        if not isinstance(title, str) or not re.match(r"\d+_", str(chapter)):
+            raise ClaimsError(f"{where}: chapters maps names like 01_name to titles: {chapter!r}.")
     by_id: dict[str, Claim] = {}
     for number, entry in enumerate(raw["claims"], start=1):
         named = isinstance(entry, dict) and isinstance(entry.get("id"), str)
         at = f"{where}, claim {entry['id'] if named else f'number {number}'}"
-        claim = _Entry(at, raw["sources"], raw["chapters"]).claim(entry)
+        try:
+            claim = _Entry(at, raw["sources"], raw["chapters"]).claim(entry)
+        except TypeError as error:  # for example a list where a name should be
+            raise ClaimsError(f"{at}: a field is of the wrong type ({error}).") from None
         if claim.id in by_id:
             raise ClaimsError(f"{at}: this id is used twice. Give each claim its own id.")
         by_id[claim.id] = claim

@@ -13,6 +13,10 @@ from helpers.ledger.reading import load_claims
 from helpers.ledger.record import FORMAT
 
 NOT_RUN = "not run"
+# the fields of an entry that anything here or on the ledger's page reads
+ENTRY = dict.fromkeys(("id", "unit", "verdict", "note"), str)
+ENTRY |= dict.fromkeys(("measured", "interval", "nulls", "controls", "parts"), dict)
+ENTRY |= {"n": int, "reasons": list}
 
 
 class RecordError(ValueError):
@@ -38,12 +42,17 @@ def read_records(folder: Path | str) -> list[dict[str, Any]]:
             record = json.loads(path.read_text(encoding="utf-8"))
             whole = record["format"] == FORMAT and isinstance(record["entries"], list)
             whole = whole and {"chapter", "profile", "date", "commit", "machine"} <= set(record)
+            whole = whole and all(map(_whole_entry, record["entries"]))
         except (ValueError, KeyError, TypeError):
             whole = False
         if not whole:
             raise RecordError(f"{path} is not a whole record: delete it and run its chapter again.")
         records.append(record)
     return records
+
+
+def _whole_entry(entry: Any) -> bool:
+    return all(isinstance(entry[name], kind) for name, kind in ENTRY.items())
 
 
 def compare(
