@@ -10,7 +10,9 @@ from helpers.book.errors import BookError, UsageError
 
 SKIPPED = {".git", ".venv", "_build", "dist", "node_modules", "__pycache__"}
 SKIPPED |= {".pytest_cache", ".ruff_cache", ".hypothesis", ".ipynb_checkpoints"}
-ADDRESS = re.compile(r"https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)/([\w.-]+)")
+ADDRESS = re.compile(
+    r"https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)/([A-Za-z0-9._-]+)"
+)
 NAME = r"[A-Za-z0-9-]+/[\w.-]*[\w-]"
 # links that only ever lead to this book: hosted notebooks, and the setup cells' install line
 OWN_LINKS = re.compile(
@@ -48,12 +50,21 @@ def rehome(root: Path, url: str) -> list[Path]:
     return order
 
 
+def address(url: str) -> str:
+    """``url`` as it is written into the book: without a slash or ``.git`` at its end.
+
+    Raises:
+        UsageError: ``url`` is not ``https://github.com/OWNER/NAME``.
+    """
+    return f"https://github.com/{_slug(_split(url))}"
+
+
 def _split(url: str) -> tuple[str, str]:
     found = ADDRESS.fullmatch(url.strip().rstrip("/").removesuffix(".git"))
-    if not found:
+    if not found or found[2] in {".", ".."}:
         raise UsageError(
-            f"{url!r} is not an address of the form https://github.com/OWNER/NAME. The book's "
-            "Colab links open only repositories on GitHub."
+            f"{url!r} is not an address of the form https://github.com/OWNER/NAME, in the letters "
+            "that GitHub takes. The book's Colab links open only repositories on GitHub."
         )
     return found[1], found[2]
 
@@ -65,8 +76,8 @@ def _slug(address: tuple[str, str]) -> str:
 def _present(root: Path) -> str:
     try:
         config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-        return config["repository"]["url"]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        return str(config["repository"]["url"])
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
         raise BookError(
             f"_config.yml does not state the repository's url ({error!r}). Restore it from git."
         ) from error
@@ -78,6 +89,8 @@ def _texts(root: Path) -> dict[Path, str]:
         subfolders[:] = [s for s in subfolders if s not in SKIPPED and not s.endswith(".egg-info")]
         for name in names:
             path = Path(folder, name)
+            if path.is_symlink():
+                continue  # what it leads to is found on its own, if it belongs to the book
             try:
                 found[path] = path.read_bytes().decode("utf-8")
             except (OSError, UnicodeDecodeError):

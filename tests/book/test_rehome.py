@@ -96,6 +96,12 @@ def test_there_and_back_is_the_same(copy):
         "https://gitlab.com/a/b",
         "https://github.com/a b/c",
         "https://github.com/a/b?x",
+        "https://github.com/a/.",
+        "https://github.com/a/..",
+        "https://github.com/a/..git",
+        "https://github.com/a/b\u00e9",
+        "https://github.com/\u0430/b",
+        "https://github.com/a/\u0662",
     ],
 )
 def test_an_address_of_another_form_is_refused(copy, url):
@@ -103,6 +109,19 @@ def test_an_address_of_another_form_is_refused(copy, url):
     with pytest.raises(UsageError, match=r"https://github\.com/OWNER/NAME"):
         rehome(copy, url)
     assert all_text(copy) == before
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_outside_stays(copy, tmp_path):
+    outside = tmp_path / "outside.md"
+    outside.write_text(present(copy))
+    (copy / "book" / "out.md").symlink_to(outside)
+    (copy / "book" / "in.md").symlink_to("links.md")
+    before = outside.read_text()
+    changed = rehome(copy, NEW)
+    assert (copy / "book" / "out.md").is_symlink() and (copy / "book" / "in.md").is_symlink()
+    assert outside.read_text() == before
+    assert copy / "book" / "links.md" in changed and copy / "book" / "in.md" not in changed
+    assert SLUG in (copy / "book" / "in.md").read_text()
 
 
 def test_links_to_a_third_address_are_refused(copy):
