@@ -15,6 +15,9 @@ def main() -> None:
             "In a clone, run `make book`, which installs all; "
             "or run: pip install -c requirements.lock -e '.[book]'"
         )
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a letter must not end the run
+            stream.reconfigure(errors="replace")
     app()
 
 

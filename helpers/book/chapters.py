@@ -1,6 +1,7 @@
 """Chapters, profiles and limits: what can be run, with which parameters, within what bounds."""
 
 import ast
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ def parameters(book: Book, profile: str, chapter: str) -> dict[str, Any]:
 
     Raises:
         UsageError: unknown profile.
-        BookError: the profile's file is missing, malformed, or names a chapter that is not there.
+        BookError: the profile's file is missing, malformed, names a chapter that is not there, sets
+            ``profile`` itself, or holds a value that JSON does not have.
     """
     check_profile(profile)
     path = book.profiles / f"{profile}.yml"
@@ -76,8 +78,7 @@ def parameters(book: Book, profile: str, chapter: str) -> dict[str, Any]:
                 f"{path.name} names the chapter {name!r}, which is not there. Known chapters: "
                 f"{', '.join(known) or 'none'}. Correct the name in {path}."
             )
-        if not isinstance(values or {}, dict):
-            raise BookError(f"{path.name}: {name} must map parameter names to values.")
+        _check_overrides(path, name, values or {})
     return {"profile": profile, **(overrides.get(chapter) or {})}
 
 
@@ -89,15 +90,15 @@ def limits(book: Book, profile: str, chapter: str) -> Limits:
     """
     path = book.profiles / "limits.yml"
     stated = _read_mapping(path).get(profile) or {}
-    values = {**(stated.get("default") or {}), **(stated.get(chapter) or {})}
     try:
+        values = {**(stated.get("default") or {}), **(stated.get(chapter) or {})}
         bounds = Limits(float(values["seconds"]), float(values["memory_mb"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BookError(
             f"limits.yml states no usable `seconds` and `memory_mb` for the profile {profile!r} "
             f"({error!r}). Add them under {profile}: default: in {path}."
         ) from error
-    if min(bounds.seconds, bounds.memory_mb) <= 0:
+    if not (bounds.seconds > 0 and bounds.memory_mb > 0):  # nor not-a-number
         raise BookError(f"limits.yml: the bounds of {chapter} in {profile} must be positive.")
     return bounds
 
@@ -128,7 +129,14 @@ def source_problems(notebook: nbformat.NotebookNode, overrides: dict[str, Any]) 
     if len(tagged) != 1:
         found.append(f"it has {len(tagged)} cells tagged `parameters`; it needs exactly one")
     else:
-        unknown = sorted(set(overrides) - _assigned(tagged[0].source))
+        try:
+            unknown = sorted(set(overrides) - _assigned(tagged[0].source))
+        except (SyntaxError, ValueError) as error:
+            found.append(
+                f"its parameters cell is not plain Python ({error}); it holds assignments only, "
+                "and magics and commands go to another cell"
+            )
+            unknown = []
         if unknown:
             found.append(f"its parameters cell does not assign {', '.join(unknown)}")
     ids = [c.get("id") for c in notebook.cells]
@@ -155,10 +163,29 @@ def _assigned(source: str) -> set[str]:
     return names
 
 
+def _check_overrides(path: Path, chapter: str, values: Any) -> None:
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise BookError(f"{path.name}: {chapter} must map parameter names to values.")
+    if "profile" in values:
+        raise BookError(
+            f"{path.name}: {chapter} must not set `profile`; the runner does. Take it out."
+        )
+    for name, value in values.items():
+        try:
+            same = json.loads(json.dumps(value, allow_nan=False)) == value
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise BookError(
+                f"{path.name}: {name} of {chapter} is {value!r}, which is no number, text, list or "
+                f"mapping of these. Quote it, or write it as a number, in {path}."
+            )
+
+
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BookError(f"{path} cannot be read: {error}. Restore it from git.") from error
     if not isinstance(data, dict):
         raise BookError(

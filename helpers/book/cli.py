@@ -1,5 +1,6 @@
 """The command line: ``python -m helpers COMMAND``."""
 
+import errno
 import functools
 import json
 import os
@@ -39,11 +40,30 @@ def command(function):
         except BookError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
+        except BrokenPipeError:
+            raise  # the reader of the output has left; nothing is wrong
+        except OSError as error:
+            typer.echo(f"error: {trouble(error)}", err=True)
+            raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             typer.echo("Interrupted. Finished chapters are kept; the next run goes on.", err=True)
             raise typer.Exit(130) from error
 
     return app.command(function.__name__.strip("_").replace("_", "-"))(guarded)
+
+
+def trouble(error: OSError) -> str:
+    """A fault of the disk in words: the path, what is wrong, what to do."""
+    advice = {
+        errno.ENOSPC: "Make room on this disk",
+        errno.EDQUOT: "Make room: your share of this disk is used up",
+        errno.EROFS: "Use a copy of the book on a disk that can be written",
+        errno.EACCES: "Make this path yours to write, or use a copy of the book in your own folder",
+    }
+    advice[errno.EPERM] = advice[errno.EACCES]
+    what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    then = advice.get(error.errno, "See what is at this path, and put it right")
+    return f"{what}. {then}, then run the command again. What was finished is kept."
 
 
 def say(line: str) -> None:
@@ -52,8 +72,14 @@ def say(line: str) -> None:
 
 
 def here(root: Path | None) -> Book:
-    """The book at ``root``, or the one around the working folder."""
-    return Book.at(find_root(root))
+    """The book at ``root``, and nowhere else, or the one around the working folder."""
+    found = find_root(root)
+    if root is not None and found != root.resolve():
+        raise UsageError(
+            f"No book here: {root} holds no _toc.yml and _config.yml. The book above it is "
+            f"{found}; name that with --root, or leave the option out."
+        )
+    return Book.at(found)
 
 
 @command
@@ -155,6 +181,8 @@ def clean(root: Root = None) -> None:
     from helpers.book.pipeline import locked
 
     target = here(root)
+    if target.build.is_symlink():
+        raise BookError(f"{target.build} is a link. Remove it, and what it leads to, by hand.")
     if target.build.exists():
         with locked(target):
             shutil.rmtree(target.build)
@@ -164,13 +192,15 @@ def clean(root: Root = None) -> None:
 @command
 def rehome(url: str, root: Root = None) -> None:
     """Give the book the repository address URL, everywhere at once."""
+    from helpers.book.rehome import address
     from helpers.book.rehome import rehome as move
 
     target = here(root)
     changed = move(target.root, url)
     for path in changed:
         say(f"changed {path.relative_to(target.root)}")
-    say(f"The book's address is {url}." if changed else f"The book is at {url} already.")
+    new = address(url)
+    say(f"The book's address is {new}." if changed else f"The book is at {new} already.")
 
 
 @command

@@ -15,7 +15,7 @@ from helpers.book.chapters import Limits
 from helpers.book.files import fresh_folder, read_json, write_json
 from helpers.book.kernel import kernel_environment, oom_kills, search_path
 from helpers.book.paths import Book
-from helpers.book.store import NOTEBOOK, RECORD, TIMINGS
+from helpers.book.store import NOTEBOOK, RECORD, TIMINGS, read_timings
 from helpers.book.watch import Tree
 
 
@@ -42,7 +42,7 @@ class Job:
         self._keep_half()  # of a run whose machine went away
         fresh_folder(self.folder)
         self._said, self._told_at, self._oom = None, 0.0, oom_kills()
-        self._last = (read_json(book.executed(profile, chapter) / TIMINGS) or {}).get("seconds")
+        self._last = (read_timings(book.executed(profile, chapter) / TIMINGS) or {}).get("seconds")
         self._cores = cores
         order = {
             "source": str(book.notebooks / f"{chapter}.ipynb"),

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from helpers.book import check, site, staging, store
@@ -85,9 +86,12 @@ def publish(
     target = book.published(profile)
     if repair_swap(target):
         say("A swap that was cut short has been put right.")
+    if (book.root / "book" / "claims.yml").is_file():
+        with ledger_errors() as ledger:  # before hours of chapters, not after
+            ledger.load_claims(book.root)
     if chapters:
         run(book, chapters, profile, jobs=jobs, fresh=fresh, say=say)
-    with locked(book):
+    with locked(book), ledger_errors():
         say("Gathering the pages")
         staging.stage(book, profile)
         key = _site_key(book)
@@ -119,11 +123,10 @@ def verdict_problems(book: Book, profile: str, say: Say = print) -> list[str]:
     a note, such as a move to or from *undecided*."""
     if not (book.root / "book" / "claims.yml").is_file():
         return []
-    from helpers import ledger
-
-    paths = [book.records(profile) / f"{chapter}.json" for chapter in chapter_names(book)]
-    records = [read_json(path) for path in paths if path.is_file()]
-    review = ledger.review(records, ledger.load_claims(book.root), profile)
+    with ledger_errors() as ledger:
+        names = chapter_names(book)
+        records = [r for r in ledger.read_records(book.records(profile)) if r["chapter"] in names]
+        review = ledger.review(records, ledger.load_claims(book.root), profile)
     for note in review.notes:
         say(f"note: {note}")
     return review.mismatches
@@ -131,9 +134,8 @@ def verdict_problems(book: Book, profile: str, say: Say = print) -> list[str]:
 
 def ledger_rows(book: Book) -> list[dict[str, Any]]:
     """Every claim with what was measured, one dict a row."""
-    from helpers import ledger
-
-    return ledger.table(book.root)
+    with ledger_errors() as ledger:
+        return ledger.table(book.root)
 
 
 def timing_rows(book: Book) -> list[dict[str, Any]]:
@@ -143,8 +145,24 @@ def timing_rows(book: Book) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
+def ledger_errors() -> Iterator[ModuleType]:
+    """Lends ``helpers.ledger``; what it cannot read becomes a BookError with the same message."""
+    from helpers import ledger
+
+    try:
+        yield ledger
+    except (ledger.ClaimsError, ledger.RecordError) as error:
+        raise BookError(str(error)) from error
+
+
+@contextlib.contextmanager
 def locked(book: Book) -> Iterator[None]:
     """Keep a second command from working in the same folder at the same time."""
+    if os.path.lexists(book.build) and not book.build.is_dir():
+        raise BookError(
+            f"{book.build} is a file or a link to nowhere, where the folder for all that is made "
+            "should be. Move it away, then run the command again."
+        )
     book.build.mkdir(parents=True, exist_ok=True)
     with (book.build / ".lock").open("a+") as lock:
         try:

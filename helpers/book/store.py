@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -64,7 +65,7 @@ def load(book: Book, profile: str, chapter: str, wanted: str) -> tuple[bool, str
         path = folder / name
         if not path.is_file() or sha256(path) != content:
             return False, f"its stored result is damaged ({name})"
-    if read_json(folder / TIMINGS) is None:
+    if read_timings(folder / TIMINGS) is None:
         return False, f"its stored result is damaged ({TIMINGS})"
     if notebook_problems(read_notebook(folder / NOTEBOOK), chapter):
         return False, "its last run was not clean"
@@ -96,10 +97,20 @@ def timings(book: Book, profiles: tuple[str, ...]) -> list[dict[str, Any]]:
     found = []
     for profile in profiles:
         for path in sorted(book.executed(profile, "x").parent.glob(f"[!.]*/{TIMINGS}")):
-            row = read_json(path)
-            if isinstance(row, dict):
+            row = read_timings(path)
+            if row is not None:
                 found.append(row)
     return found
+
+
+def read_timings(path: Path) -> dict[str, Any] | None:
+    """One file of timings, or None where it is absent or damaged."""
+    row = read_json(path)
+    kinds = {"chapter": str, "profile": str, "cached": bool}
+    numbers = ("seconds", "cpu_seconds", "peak_mb", "cores", "memory_gb")
+    kinds |= dict.fromkeys(numbers, int | float)
+    whole = isinstance(row, dict) and all(isinstance(row.get(n), k) for n, k in kinds.items())
+    return row if whole and all(math.isfinite(row[n]) for n in numbers) else None
 
 
 def _show_record(book: Book, profile: str, chapter: str) -> None:

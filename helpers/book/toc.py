@@ -20,11 +20,14 @@ def toc_pages(book: Book) -> list[str]:
     path = book.root / "_toc.yml"
     try:
         toc = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BookError(f"_toc.yml cannot be read: {error}. Restore it from git.") from error
-    pages = list(dict.fromkeys(_files(toc)))
     if not isinstance(toc, dict) or "root" not in toc:
         raise BookError("_toc.yml has no root page. Its first lines are `format:` and `root:`.")
+    odd = [page for page in _files(toc) if not isinstance(page, str) or not page]
+    if odd:
+        raise BookError(f"_toc.yml: a page is the path of a file as text, not {odd[0]!r}.")
+    pages = list(dict.fromkeys(_files(toc)))
     missing = [p for p in pages if p not in GENERATED and source_of(book, p) is None]
     if missing:
         raise BookError(

@@ -1,5 +1,7 @@
 """Names, profiles, limits and sources: what is wrong is said in words."""
 
+import datetime
+
 import pytest
 
 from helpers.book.chapters import (
@@ -11,6 +13,7 @@ from helpers.book.chapters import (
     source_problems,
 )
 from helpers.book.errors import BookError, UsageError
+from helpers.book.toc import toc_pages
 from tests.book.conftest import chapter, write_yaml
 
 
@@ -48,11 +51,66 @@ def test_limits_of_a_chapter_override_the_default(tiny):
         limits(tiny, "full", "01_one")
 
 
-@pytest.mark.parametrize("bad", [{"seconds": 0, "memory_mb": 1}, {"seconds": "x", "memory_mb": 1}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"seconds": 0, "memory_mb": 1},
+        {"seconds": "x", "memory_mb": 1},
+        {"seconds": float("nan"), "memory_mb": 1},
+        {"seconds": [1], "memory_mb": 1},
+        [1, 2],
+        "60 s",
+    ],
+)
 def test_limits_must_be_positive_numbers(tiny, bad):
     write_yaml(tiny.profiles / "limits.yml", {"laptop": {"default": bad}})
     with pytest.raises(BookError, match=r"limits\.yml"):
         limits(tiny, "laptop", "01_one")
+
+
+@pytest.mark.parametrize("bad", ["a text", [1], 3])
+def test_a_profile_s_limits_must_be_a_mapping(tiny, bad):
+    write_yaml(tiny.profiles / "limits.yml", {"laptop": bad})
+    with pytest.raises(BookError, match=r"limits\.yml"):
+        limits(tiny, "laptop", "01_one")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"size": datetime.date(2026, 1, 1)},
+        {"size": {1: 2}},
+        {"size": float("nan")},
+        {"profile": "full"},
+        {1: 2},
+        "text",
+    ],
+)
+def test_overrides_that_cannot_be_handed_to_a_chapter_are_refused(tiny, bad):
+    write_yaml(tiny.profiles / "quick.yml", {"01_one": bad})
+    with pytest.raises(BookError, match=r"quick\.yml: .*01_one"):
+        parameters(tiny, "quick", "01_one")
+
+
+def test_settings_that_are_no_text_are_named(tiny):
+    (tiny.profiles / "quick.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BookError, match=r"quick\.yml cannot be read"):
+        parameters(tiny, "quick", "01_one")
+
+
+@pytest.mark.parametrize("line", ["%matplotlib inline", "!ls", "size = = 3"])
+def test_a_parameters_cell_that_is_no_plain_python_is_a_problem(line):
+    notebook = chapter("One")
+    notebook.cells[1].source += f"\n{line}"
+    [found] = source_problems(notebook, {"profile": "quick"})
+    assert "not plain Python" in found and "line 3" in found
+
+
+@pytest.mark.parametrize("page", [None, 3, ["book/index"], ""])
+def test_a_page_of_the_contents_that_is_no_text_is_named(tiny, page):
+    write_yaml(tiny.root / "_toc.yml", {"format": "jb-book", "root": page})
+    with pytest.raises(BookError, match=r"_toc\.yml: a page is the path of a file"):
+        toc_pages(tiny)
 
 
 def test_a_good_source_has_no_problem():

@@ -1,6 +1,9 @@
 """The command line: what it prints, and how it ends."""
 
+import errno
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +13,7 @@ import urllib.request
 import pytest
 from typer.testing import CliRunner
 
-from helpers.book import doctor, serve
+from helpers.book import doctor, pipeline, serve
 from helpers.book.cli import app
 from helpers.book.errors import BookError
 from helpers.book.paths import Book, find_root
@@ -45,6 +48,17 @@ def test_outside_a_book_the_command_says_so(tmp_path):
     assert code == 2 and "No book here" in output
 
 
+def test_a_root_that_is_named_is_that_folder_and_none_above_it(tiny):
+    code, output = call("clean", "--root", tiny.profiles)
+    assert code == 2 and f"No book here: {tiny.profiles}" in output
+
+
+def test_rehome_prints_the_address_as_it_is_written(tiny):
+    code, output = call("rehome", "https://github.com/a-fork/of-it.git/", "--root", tiny.root)
+    assert code == 0 and "The book's address is https://github.com/a-fork/of-it.\n" in output
+    assert "url: https://github.com/a-fork/of-it\n" in (tiny.root / "_config.yml").read_text()
+
+
 def test_the_book_is_found_from_a_folder_inside_it(tiny):
     assert find_root(tiny.profiles) == tiny.root
 
@@ -54,6 +68,59 @@ def test_a_failure_ends_with_status_1_and_the_cell(tiny):
     code, output = call("run", "01", "--root", tiny.root)
     assert code == 1
     assert "ZeroDivisionError" in output and "cell-0" in output and "Traceback" not in output
+
+
+def test_claims_that_cannot_be_read_are_named_before_any_chapter_runs(tiny):
+    (tiny.root / "book" / "claims.yml").write_text("fixed: [")
+    for name in ("book", "ledger"):
+        code, output = call(name, "--root", tiny.root)
+        assert code == 1 and "claims.yml is not valid YAML" in output and "01_one" not in output
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "null"])
+def test_a_damaged_record_is_named(tiny, root, content):
+    shutil.copy(root / "book" / "claims.yml", tiny.root / "book")
+    tiny.records("laptop").mkdir(parents=True)
+    (tiny.records("laptop") / "01_one.json").write_text(content)
+    code, output = call("ledger", "--root", tiny.root)
+    assert code == 1 and "01_one.json is not a whole record" in output
+    with pytest.raises(BookError, match=r"01_one\.json is not a whole record"):
+        pipeline.verdict_problems(tiny, "laptop")
+
+
+@pytest.mark.parametrize("name", ["run", "clean"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_thing_in_the_place_of_the_build_folder_is_named(tiny, name, kind):
+    if kind == "file":
+        tiny.build.write_text("")
+    else:
+        tiny.build.symlink_to("nowhere")
+    code, output = call(name, "--root", tiny.root)
+    assert code == 1 and f"{tiny.build} is a" in output
+    assert os.path.lexists(tiny.build)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [("ENOSPC", "Make room"), ("EROFS", "can be written"), ("EIO", "See what")]
+)
+def test_a_fault_of_the_disk_is_named_with_its_path(tiny, monkeypatch, code, advice):
+    number = getattr(errno, code)
+
+    def broken(*_, **__):
+        raise OSError(number, os.strerror(number), "/a/path")
+
+    monkeypatch.setattr(pipeline, "run", broken)
+    status, output = call("run", "--root", tiny.root)
+    assert status == 1
+    assert output.startswith(f"error: /a/path: {os.strerror(number)}.") and advice in output
+
+
+def test_a_terminal_that_lacks_letters_does_not_end_a_command(tiny, root):
+    home = tiny.root.rename(tiny.root.with_name("tïny"))
+    command = [sys.executable, "-m", "helpers", "clean", "--root", str(home)]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "t?ny" in done.stdout and not done.stderr
 
 
 def test_timings_are_printed_as_a_table_and_as_json(tiny):

@@ -111,7 +111,14 @@ def test_a_damaged_result_is_noticed_and_made_again(tiny, news):
         (stored.parent / name).write_text(whole[:20])
         assert stale(tiny), name
         (stored.parent / name).write_text(whole)
+    row = json.loads((stored.parent / store.TIMINGS).read_text())
+    for bad in ([], {**row, "seconds": "x"}, {**row, "peak_mb": float("nan")}, {"cached": True}):
+        (stored.parent / store.TIMINGS).write_text(json.dumps(bad))
+        assert stale(tiny) and store.timings(tiny, ("laptop",)) == []
+    (stored.parent / store.TIMINGS).write_text(json.dumps(row))
     assert not stale(tiny)
+    (stored.parent / store.MANIFEST).write_text(json.dumps({"key": "x", "files": [1]}))
+    assert stale(tiny)
 
 
 def stale(book, chapter_name="01_one") -> bool:
