@@ -21,7 +21,7 @@ from helpers.models import ModelConfig, unembed_input
 from helpers.tasks.markov import Chain
 from helpers.training import TrainConfig, train
 
-LADDER = (60, 100, 150, 200, 300, 450, 800)  # steps of our schedule, each annealed to its own end
+LADDER = (60, 100, 150, 200, 300, 450, 700)  # steps of our schedule, each annealed to its own end
 
 
 def first_that_holds(attempts: Iterator[tuple[int, float, outcome.Outcome]]) -> dict | None:

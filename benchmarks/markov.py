@@ -48,7 +48,7 @@ MODEL = ModelConfig(
     d_mlp=baseline.D_MLP,
 )
 BOOK = TrainConfig(  # chapter 1, laptop profile
-    steps=800, batch_size=16, lr=1e-2, betas=(0.9, 0.98), weight_decay=0.01, warmup=20
+    steps=700, batch_size=16, lr=1e-2, betas=(0.9, 0.98), weight_decay=0.01, warmup=20
 )
 
 

@@ -1,6 +1,7 @@
 """The benchmark compares what it says, and its check can fail."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -122,3 +123,14 @@ def test_each_condition_of_the_result_can_fail(change):
 def test_impossible_sizes_are_refused(arguments):
     with pytest.raises(SystemExit):
         markov.main(arguments)
+
+
+def test_the_race_is_run_with_the_chapters_own_recipe():
+
+    cells = json.loads((markov.ROOT / "notebooks/01_markov_cores.ipynb").read_text())["cells"]
+    source = next("".join(c["source"]) for c in cells if c["id"] == "parameters")
+    found = re.search(r"steps, batch_size, lr, dropout = (\d+), (\d+), (\S+), (\S+)", source)
+    steps, batch_size, lr, dropout = (float(value) for value in found.groups())
+    recipe = markov.BOOK
+    assert (recipe.steps, recipe.batch_size, recipe.lr) == (steps, batch_size, lr)
+    assert recipe.dropout == dropout
