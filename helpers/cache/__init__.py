@@ -52,8 +52,8 @@ def cached(
     Raises CacheKeyError for parameters that have no stable key, CacheError for results that cannot
     be kept exactly, and, before it computes, CacheFolderError where the cache's folder cannot be
     made. Where the folder cannot be written or the disk has no room, it computes, returns the
-    result, and warns once. Under the book's runner, these become notes
-    for it.
+    result, and warns once. Under the book's runner the warnings are notes for
+    the runner.
     """
 
     def decorate(function: Callable[..., dict]) -> Callable[..., dict]:
