@@ -51,6 +51,8 @@ def tiny(tmp_path: Path, root: Path) -> Book:
     (home / "book" / "assets").mkdir(parents=True)
     (home / "notebooks" / "profiles").mkdir(parents=True)
     (home / "helpers").mkdir()
+    # a package, as every book has: a folder without this file would give way to an installed one
+    (home / "helpers" / "__init__.py").write_text("")
     shutil.copy(root / "_config.yml", home / "_config.yml")
     files = ("notebooks/01_one", "notebooks/02_two", "book/timings")
     toc = {"format": "jb-book", "root": "book/index", "chapters": [{"file": f} for f in files]}
