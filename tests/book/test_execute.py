@@ -188,15 +188,15 @@ def test_a_failed_run_leaves_the_record_of_the_last_good_one(tiny, news):
 
 
 def test_timings_count_the_children(tiny, news):
-    burn = "import time\nt = time.process_time()\nwhile time.process_time() < t + 1.5: pass"
+    burn = "import time\nt = time.process_time()\nwhile time.process_time() < t + 5: pass"
     source = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}], check=True)"
-    run(tiny, news, "02_two")
-    idle = store.timings(tiny, ("laptop",))[0]
     write_chapter(tiny, "02_two", chapter("Two", source))
     run(tiny, news, "02_two")
     row = store.timings(tiny, ("laptop",))[0]
-    assert row["cpu_seconds"] > idle["cpu_seconds"] + 1.0
-    assert row["seconds"] >= 1.5 and row["cached"] is False
+    # The child alone burns 5 s; a chapter that starts and does nothing uses 2 to 3, the noise
+    # of the machine included, so a child that is not counted cannot pass.
+    assert row["cpu_seconds"] > 5
+    assert row["cached"] is False
 
 
 def test_peak_memory_is_that_of_the_whole_tree(tiny, news):
