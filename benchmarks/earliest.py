@@ -51,7 +51,7 @@ def race(chain: Chain, model: ModelConfig, book: TrainConfig, seed: int) -> dict
     def ours() -> Iterator[tuple[int, float, outcome.Outcome]]:
         for steps in LADDER:
             start = time.process_time()
-            state = train(chain, model, replace(book, steps=steps), seed).state
+            state = train(chain, model, replace(book, steps=steps), seed, progress=False).state
             seconds = time.process_time() - start
             hidden = unembed_input(model, state, inputs)
             yield steps, seconds, outcome.measure(hidden, state["head.weight"], tokens, chain)

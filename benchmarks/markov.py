@@ -79,8 +79,10 @@ def one_repeat(seed: int, epochs: int, book: TrainConfig) -> dict:
     scale = EPOCHS / epochs
     make_wall, make_cpu, plain = timed(lambda: Baseline(CHAIN, seed))
     run_wall, run_cpu, _ = timed(lambda: plain.run(epochs))
-    same_wall, same_cpu, _ = timed(lambda: train(CHAIN, MODEL, same_schedule(epochs), seed))
-    ours_wall, ours_cpu, run = timed(lambda: train(CHAIN, MODEL, book, seed))
+    same_wall, same_cpu, _ = timed(
+        lambda: train(CHAIN, MODEL, same_schedule(epochs), seed, progress=False)
+    )
+    ours_wall, ours_cpu, run = timed(lambda: train(CHAIN, MODEL, book, seed, progress=False))
     tokens = CHAIN.sample(np.random.default_rng([seed, 2]), 2000, LENGTH)
     with torch.no_grad():
         inputs = torch.from_numpy(tokens)

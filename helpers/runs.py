@@ -3,6 +3,8 @@
 Runs are independent, so they go through joblib: one process a run, one thread each, which uses two
 cores as well as anything we measured.  A joblib backend for a cluster takes over without a change
 here: pass ``n_jobs=-1`` inside ``joblib.parallel_config("dask")``.
+
+A run that was killed goes on from its last snapshot (:mod:`helpers.training.resume`).
 """
 
 from __future__ import annotations
@@ -11,56 +13,71 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 from tqdm import tqdm
 
-from helpers import cache, models, training
+from helpers.kept_runs import KINDS, finish_in_worker
 from helpers.models import ModelConfig
-from helpers.tasks import hmm, markov
-from helpers.tasks.hmm import HiddenMarkov, from_spec
+from helpers.tasks.hmm import HiddenMarkov
 from helpers.tasks.markov import Chain
-from helpers.training import TrainConfig, Trained, train
-
-
-@cache.cached(uses=(training, models, markov, hmm), packages=("torch", "numpy"))
-def _stored_run(source: dict, model: dict, config: dict, seed: int) -> dict:
-    """A training run as flat arrays, which is what the cache keeps."""
-    config = {**config, "betas": tuple(config["betas"]), "keep_at": tuple(config["keep_at"])}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one thread a run, so that results do not depend on the machine
-    try:
-        run = train(from_spec(source), ModelConfig(**model), TrainConfig(**config), seed)
-    finally:
-        torch.set_num_threads(threads)
-    flat = {f"state/{name}": value for name, value in run.state.items()}
-    for step, state in run.kept.items():
-        flat |= {f"kept/{step}/{name}": value for name, value in state.items()}
-    return {**flat, "loss": run.loss}
-
-
-def _unflatten(seed: int, flat: dict) -> Trained:
-    state, kept = {}, {}
-    for name, value in flat.items():
-        group, _, rest = name.partition("/")
-        if group == "state":
-            state[rest] = torch.as_tensor(value)
-        elif group == "kept":
-            step, _, parameter = rest.partition("/")
-            kept.setdefault(int(step), {})[parameter] = torch.as_tensor(value)
-    return Trained(seed, state, kept, np.asarray(flat["loss"]))
+from helpers.training import Task, TrainConfig, Trained
 
 
 @dataclass(frozen=True)
 class Run:
-    """What to train: a source, a model, a recipe, a seed."""
+    """What to train: a task, a model, a recipe, a seed.
 
-    source: Chain | HiddenMarkov
+    A bare source stands for next-token prediction on it.  With a ``parent`` the run goes on from
+    that run's end, with its weights, moments and place in the data; the parent is trained first
+    where the cache does not have it.  Steps of the recipe count from there, steps of the result
+    from the parent's first.
+
+    Raises:
+        ValueError: a kind of task that :data:`KINDS` lacks, or a parent with another task, model,
+            seed or set of sequences.
+    """
+
+    source: Chain | HiddenMarkov | Task
     model: ModelConfig
     config: TrainConfig
     seed: int
+    parent: Run | None = None
+
+    def __post_init__(self) -> None:
+        kind = self.source.spec()["kind"]
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of task {kind!r}; known: {', '.join(KINDS)}.")
+        mine, parents = _inherited(self), _inherited(self.parent or self)
+        for name, value in mine.items():
+            if value != parents[name]:
+                raise ValueError(
+                    f"a run keeps its parent's {name}: {parents[name]}, and not {value}."
+                )
+
+
+def _inherited(run: Run) -> dict[str, object]:
+    return {
+        "task": run.source.spec(),
+        "model": run.model,
+        "n_sequences": run.config.n_sequences,
+        "seed": run.seed,
+    }
+
+
+def _arguments(run: Run) -> dict:
+    """A run in plain types, as the cache's key wants it."""
+    return {
+        "source": run.source.spec(),
+        "model": asdict(run.model),
+        "config": asdict(run.config),
+        "seed": run.seed,
+        "parent": _arguments(run.parent) if run.parent else None,
+    }
+
+
+def _trained(result: dict) -> Trained:
+    return Trained(**{**result, "kept": {int(k): v for k, v in result["kept"].items()}})
 
 
 def available_cores() -> int:
@@ -70,17 +87,8 @@ def available_cores() -> int:
 
 def _start(runs: Sequence[Run], n_jobs: int) -> Iterator[Trained]:
     """Start every run in worker processes; the results come in order, each when it is asked for."""
-    jobs = (
-        delayed(_stored_run)(
-            run.source.spec(),
-            asdict(run.model),
-            {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(run.config).items()},
-            run.seed,
-        )
-        for run in runs
-    )
-    found = Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(jobs)
-    return (_unflatten(run.seed, flat) for run, flat in zip(runs, found, strict=True))
+    jobs = (delayed(finish_in_worker)(_arguments(run)) for run in runs)
+    return map(_trained, Parallel(n_jobs=n_jobs, return_as="generator", batch_size=1)(jobs))
 
 
 class Groups:

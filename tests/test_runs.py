@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import kept_runs
 from helpers import runs as runs_module
 from helpers.models import ModelConfig
 from helpers.runs import Run, train_all, train_groups
@@ -43,11 +44,11 @@ def test_parallel_equals_serial_bit_for_bit_and_keeps_the_order():
 def test_a_second_call_trains_nothing_and_returns_the_same(empty_cache, monkeypatch):
     seeds, counted = [], train
 
-    def counting(source, model, config, seed):
+    def counting(source, model, config, seed, **how):
         seeds.append(seed)
-        return counted(source, model, config, seed)
+        return counted(source, model, config, seed, **how)
 
-    monkeypatch.setattr(runs_module, "train", counting)
+    monkeypatch.setattr(kept_runs, "train", counting)
     runs = [Run(CHAIN, MODEL, SHORT, seed) for seed in (0, 1)]
     first = train_all(runs, n_jobs=1)
     assert seeds == [0, 1]
@@ -62,14 +63,14 @@ def test_a_second_call_trains_nothing_and_returns_the_same(empty_cache, monkeypa
 def test_an_interrupted_call_keeps_what_is_done(empty_cache, monkeypatch):
     seeds, counted = [], train
 
-    def failing(source, model, config, seed):
+    def failing(source, model, config, seed, **how):
         if seed == 1 and 1 not in seeds:
             seeds.append(seed)
             raise KeyboardInterrupt
         seeds.append(seed)
-        return counted(source, model, config, seed)
+        return counted(source, model, config, seed, **how)
 
-    monkeypatch.setattr(runs_module, "train", failing)
+    monkeypatch.setattr(kept_runs, "train", failing)
     runs = [Run(CHAIN, MODEL, SHORT, seed) for seed in (0, 1)]
     with pytest.raises(KeyboardInterrupt):
         train_all(runs, n_jobs=1)
@@ -112,11 +113,11 @@ def test_groups_come_back_under_their_names():
 def test_a_group_waits_for_itself_and_not_for_later_ones(empty_cache, monkeypatch):
     started, counted = [], train
 
-    def counting(source, model, config, seed):
+    def counting(source, model, config, seed, **how):
         started.append(seed)
-        return counted(source, model, config, seed)
+        return counted(source, model, config, seed, **how)
 
-    monkeypatch.setattr(runs_module, "train", counting)
+    monkeypatch.setattr(kept_runs, "train", counting)
     one, two = ([Run(CHAIN, MODEL, SHORT, seed) for seed in seeds] for seeds in ((0, 1), (2, 3)))
     groups = train_groups({"first": one, "second": two}, n_jobs=1)
     assert [run.seed for run in groups["first"]] == [0, 1]

@@ -9,11 +9,17 @@ import torch
 from helpers.models import ModelConfig, SmallTransformer
 from helpers.tasks.hmm import mess3
 from helpers.tasks.markov import cyclic
-from helpers.training import TrainConfig, batches, next_token_loss, train
+from helpers.training import Sequences, TrainConfig, next_token_loss, train
 
 CHAIN = cyclic()
 MODEL = ModelConfig(d_vocab=4, n_ctx=12, d_model=16, n_heads=2, d_mlp=32)
 SHORT = TrainConfig(steps=12, batch_size=8, lr=1e-2, warmup=3)
+
+
+def batches(config, n_ctx, seed):
+    """The whole data of one run."""
+    stream = Sequences(CHAIN, config, n_ctx, seed)
+    return [next(stream) for _ in range(config.steps)]
 
 
 def same(one, two) -> bool:
@@ -35,7 +41,7 @@ def test_same_seed_gives_the_same_bits(dropout, n_sequences):
 def test_different_seeds_differ_in_weights_and_data():
     one, two = (train(CHAIN, MODEL, SHORT, seed) for seed in (0, 1))
     assert not same(one.state, two.state)
-    first = [next(iter(batches(CHAIN, SHORT, 12, seed))) for seed in (0, 1)]
+    first = [batches(SHORT, 12, seed)[0] for seed in (0, 1)]
     assert (first[0] != first[1]).any()
 
 
@@ -73,14 +79,14 @@ def test_loss_is_the_mean_cross_entropy_of_the_next_token():
 
 def test_fresh_batches_never_repeat():
     config = replace(SHORT, steps=6, batch_size=8)
-    rows = np.concatenate(list(batches(CHAIN, config, 32, 0)))
+    rows = np.concatenate(batches(config, 32, 0))
     assert len(rows) == 48
     assert len(np.unique(rows, axis=0)) == 48
 
 
 def test_an_epoch_of_a_fixed_set_sees_every_sequence_once():
     config = replace(SHORT, steps=12, batch_size=8, n_sequences=32)
-    rows = np.concatenate(list(batches(CHAIN, config, 32, 0))).reshape(3, 32, 32)
+    rows = np.concatenate(batches(config, 32, 0)).reshape(3, 32, 32)
     epochs = [np.unique(epoch, axis=0) for epoch in rows]
     assert all(len(epoch) == 32 for epoch in epochs)
     for epoch in epochs[1:]:
@@ -90,7 +96,7 @@ def test_an_epoch_of_a_fixed_set_sees_every_sequence_once():
 
 def test_the_rest_of_an_epoch_that_fills_no_batch_is_left_out():
     config = replace(SHORT, steps=3, batch_size=8, n_sequences=20)
-    got = list(batches(CHAIN, config, 32, 0))
+    got = batches(config, 32, 0)
     assert [len(batch) for batch in got] == [8, 8, 8]
     assert len(np.unique(np.concatenate(got[:2]), axis=0)) == 16
 
