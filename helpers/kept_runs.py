@@ -8,9 +8,9 @@ from types import ModuleType
 
 import torch
 
-from helpers import cache, models, training
+from helpers import cache, fast, models, training
 from helpers.models import ModelConfig
-from helpers.tasks import hmm, markov, streams
+from helpers.tasks import addition, hmm, markov, streams
 from helpers.tasks.hmm import HiddenMarkov
 from helpers.tasks.markov import Chain
 from helpers.training import Position, Task, TrainConfig, train
@@ -50,10 +50,14 @@ class Kind:
     ) -> None:
         self.from_spec = from_spec
         deciding = (training, models, streams, *uses)
-        self.stored = cache.cached(uses=deciding, packages=("torch", "numpy"))(_train)
+        self.stored = cache.cached(uses=deciding, packages=("torch", "numpy", "numba"))(_train)
 
 
-KINDS = {"chain": Kind(hmm.from_spec, markov, hmm), "hmm": Kind(hmm.from_spec, markov, hmm)}
+KINDS = {
+    "chain": Kind(hmm.from_spec, markov, hmm),
+    "hmm": Kind(hmm.from_spec, markov, hmm),
+    "addition": Kind(addition.from_spec, addition, fast),
+}
 
 
 def _snapshot_folder(run: dict) -> Path:

@@ -1,6 +1,6 @@
 """One small transformer, twice: a lean module that trains fast, and a TransformerLens bridge.
 
-Both are the same pre-norm decoder with the same parameter names, so weights move over by
+Both are the same decoder with the same parameter names, so weights move over by
 ``load_state_dict``.  We train the lean one (no hooks, fused attention) and look at the bridge.
 """
 
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
     from transformer_lens.model_bridge import TransformerBridge
 
 
+NORMS = ("pre", "post", "none")
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Sizes of a small decoder, under TransformerLens's names.
 
+    ``norm`` says where LayerNorm stands: before each part and before the unembedding (``"pre"``),
+    after each residual sum (``"post"``, as in the first transformers; no other final norm), or
+    nowhere (``"none"``).
+
     Raises:
-        ValueError: a size below 1, or heads that do not fill ``d_model``.
+        ValueError: a size below 1, heads that do not fill ``d_model``, or an unknown norm.
     """
 
     d_vocab: int
@@ -33,10 +40,13 @@ class ModelConfig:
     d_model: int = 64
     n_heads: int = 4
     d_mlp: int = 256
+    norm: str = "pre"
 
     def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise ValueError(f"norm must be one of {', '.join(NORMS)}; got {self.norm!r}.")
         for name, value in asdict(self).items():
-            if value < 1:
+            if name != "norm" and value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}.")
         if self.d_model % self.n_heads:
             raise ValueError(
@@ -82,16 +92,26 @@ class MLP(nn.Module):
         return self.fc_out(F.dropout(F.relu(self.fc_in(x)), self.dropout, self.training))
 
 
+def _norm(config: ModelConfig, there: bool) -> nn.Module:
+    return nn.LayerNorm(config.d_model) if there else nn.Identity()
+
+
 class Block(nn.Module):
-    """``resid_pre → + attention(LN) → resid_mid → + MLP(LN) → resid_post``."""
+    """``resid_pre → + attention(LN) → resid_mid → + MLP(LN) → resid_post``, for pre-norm.
+
+    Post-norm: ``resid_mid = LN(resid_pre + attention)``, ``resid_post = LN(resid_mid + MLP)``.
+    """
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
-        self.dropout = dropout
-        self.ln1, self.ln2 = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
+        self.dropout, self.post = dropout, config.norm == "post"
+        self.ln1, self.ln2 = (_norm(config, config.norm != "none") for _ in range(2))
         self.attn, self.mlp = Attention(config, dropout), MLP(config, dropout)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        if self.post:
+            x = self.ln1(x + F.dropout(self.attn(x), self.dropout, self.training))
+            return self.ln2(x + F.dropout(self.mlp(x), self.dropout, self.training))
         x = x + F.dropout(self.attn(self.ln1(x)), self.dropout, self.training)
         return x + F.dropout(self.mlp(self.ln2(x)), self.dropout, self.training)
 
@@ -111,7 +131,7 @@ class SmallTransformer(nn.Module):
         self.tok_embed = nn.Embedding(config.d_vocab, config.d_model)
         self.pos = nn.Embedding(config.n_ctx, config.d_model)
         self.layers = nn.ModuleList(Block(config, dropout) for _ in range(config.n_layers))
-        self.ln_out = nn.LayerNorm(config.d_model)
+        self.ln_out = _norm(config, config.norm == "pre")
         self.head = nn.Linear(config.d_model, config.d_vocab, bias=False)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -158,9 +178,16 @@ def to_bridge(config: ModelConfig, state: dict[str, Tensor]) -> TransformerBridg
     """A TransformerLens bridge with these weights: hooks, ``run_with_cache``, ``W_U`` and all.
 
     Raises:
-        ValueError: the weights are not those of ``config``.
+        ValueError: the weights are not those of ``config``, or the model is post-norm, which the
+            bridge does not have: use :func:`helpers.post_norm.to_hooked`.
     """
     from transformer_lens.model_bridge import TransformerBridge  # takes seconds: only when used
+
+    if config.norm == "post":
+        raise ValueError(
+            "TransformerLens has no post-norm bridge; take helpers.post_norm.to_hooked, which has "
+            "the same hook names."
+        )
 
     reference = SmallTransformer(config).state_dict()
     shapes = {name: tuple(value.shape) for name, value in state.items()}
@@ -170,10 +197,10 @@ def to_bridge(config: ModelConfig, state: dict[str, Tensor]) -> TransformerBridg
         raise ValueError(f"these weights do not fit {config}: look at {wrong[0]} {wrong[1]}.")
     bridge = TransformerBridge.boot_native(
         {
-            **asdict(config),
+            **{name: size for name, size in asdict(config).items() if name != "norm"},
             "d_head": config.d_head,
             "act_fn": "relu",
-            "normalization_type": "LN",
+            "normalization_type": "LN" if config.norm == "pre" else None,
             "seed": 0,
         }
     )

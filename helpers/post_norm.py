@@ -1,0 +1,113 @@
+"""A post-norm transformer with TransformerLens's hook points, since no bridge has one.
+
+In a post-norm block the norm follows each residual sum, as in the first transformers:
+``resid_mid = LN(resid_pre + attention)``, ``resid_post = LN(resid_mid + MLP)``; the unembedding
+reads ``resid_post`` itself.  The weights are :class:`helpers.models.SmallTransformer`'s.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformer_lens.hook_points import HookPoint
+from transformer_lens.HookedRootModule import HookedRootModule
+
+from helpers.models import Block, ModelConfig, SmallTransformer
+
+
+class HookedAttention(nn.Module):
+    """Causal self-attention: ``hook_q|k|v``, ``hook_attn_scores``, ``hook_pattern``, ``hook_z``."""
+
+    def __init__(self, block: Block, n_heads: int) -> None:
+        super().__init__()
+        self.maps, self.n_heads = block.attn, n_heads
+        self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
+        self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
+        self.hook_z = HookPoint()
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        q = self.hook_q(self.maps.q(x).unflatten(-1, (self.n_heads, -1)))
+        k = self.hook_k(self.maps.k(x).unflatten(-1, (self.n_heads, -1)))
+        v = self.hook_v(self.maps.v(x).unflatten(-1, (self.n_heads, -1)))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = self.hook_attn_scores(scores.masked_fill(future, -torch.inf))
+        pattern = self.hook_pattern(scores.softmax(-1))
+        z = self.hook_z(torch.einsum("bhqk,bkhd->bqhd", pattern, v))
+        return self.maps.o(z.flatten(-2))
+
+
+class HookedMLP(nn.Module):
+    """Two linear maps around a ReLU: ``hook_pre``, ``hook_post``."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.maps = block.mlp
+        self.hook_pre, self.hook_post = HookPoint(), HookPoint()
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        return self.maps.fc_out(self.hook_post(F.relu(self.hook_pre(self.maps.fc_in(x)))))
+
+
+class HookedBlock(nn.Module):
+    """One post-norm block: ``hook_resid_pre|mid|post``, ``hook_attn_out``, ``hook_mlp_out``."""
+
+    def __init__(self, block: Block, n_heads: int) -> None:
+        super().__init__()
+        self.ln1, self.ln2 = block.ln1, block.ln2
+        self.attn, self.mlp = HookedAttention(block, n_heads), HookedMLP(block)
+        self.hook_resid_pre, self.hook_resid_mid = HookPoint(), HookPoint()
+        self.hook_resid_post = HookPoint()
+        self.hook_attn_out, self.hook_mlp_out = HookPoint(), HookPoint()
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
+        x = self.hook_resid_pre(x)
+        mid = self.hook_resid_mid(self.ln1(x + self.hook_attn_out(self.attn(x))))
+        return self.hook_resid_post(self.ln2(mid + self.hook_mlp_out(self.mlp(mid))))
+
+
+class HookedPostNorm(HookedRootModule):
+    """Tokens (batch, pos) to logits; ``run_with_cache`` and ``run_with_hooks`` as on a bridge."""
+
+    def __init__(self, config: ModelConfig, module: SmallTransformer) -> None:
+        super().__init__()
+        self.config, self.tok_embed, self.pos = config, module.tok_embed, module.pos
+        self.head = module.head
+        self.hook_embed, self.hook_pos_embed = HookPoint(), HookPoint()
+        self.blocks = nn.ModuleList(HookedBlock(b, config.n_heads) for b in module.layers)
+        self.setup()
+
+    def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+        pos = self.hook_pos_embed(self.pos.weight[: tokens.shape[1]].expand(len(tokens), -1, -1))
+        x = self.hook_embed(self.tok_embed(tokens)) + pos
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+    @property
+    def W_U(self) -> Float[Tensor, "d_model d_vocab"]:
+        """The unembedding."""
+        return self.head.weight.T
+
+    @property
+    def W_E(self) -> Float[Tensor, "d_vocab d_model"]:
+        """The token embedding."""
+        return self.tok_embed.weight
+
+
+def to_hooked(config: ModelConfig, state: dict[str, Tensor]) -> HookedPostNorm:
+    """A hooked post-norm model with these weights.
+
+    Raises:
+        ValueError: the model has its norm elsewhere: use :func:`helpers.models.to_bridge`.
+    """
+    if config.norm != "post":
+        raise ValueError(
+            f"norm = {config.norm!r}: TransformerLens has a bridge for this model; take "
+            "helpers.models.to_bridge."
+        )
+    module = SmallTransformer(config)
+    module.load_state_dict(state)
+    return HookedPostNorm(config, module).eval()
