@@ -1,5 +1,6 @@
 """Many runs: the same as one by one, in the order asked for, and nothing computed twice."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from helpers.models import ModelConfig
 from helpers.runs import Run, train_all, train_groups
 from helpers.tasks.markov import cyclic
 from helpers.training import TrainConfig, train
+from tests.toy import Toy, from_spec, identical
 
 CHAIN = cyclic()
 MODEL = ModelConfig(d_vocab=4, n_ctx=12, d_model=16, n_heads=2, d_mlp=32)
@@ -78,6 +80,115 @@ def test_an_interrupted_call_keeps_what_is_done(empty_cache, monkeypatch):
     assert seeds == [0, 1, 1]  # seed 0 was not trained again
 
 
+@pytest.fixture
+def toy_kind(empty_cache, monkeypatch):
+    """The toy task among the kinds that the cache knows, in this process."""
+    monkeypatch.setitem(kept_runs.KINDS, "toy", kept_runs.Kind(from_spec))
+
+
+@pytest.fixture
+def trained_seeds(monkeypatch):
+    """Recipes in the order in which they are trained."""
+    started, counted = [], train
+
+    def counting(source, model, config, seed, **how):
+        started.append((seed, config))
+        return counted(source, model, config, seed, **how)
+
+    monkeypatch.setattr(kept_runs, "train", counting)
+    return started
+
+
+WATCHED = TrainConfig(
+    40, 4, eval_every=4, stop_at=("test_accuracy", 1.0), stop_after=3, keep_on=0.4
+)
+
+
+def test_everything_about_a_run_comes_back_from_the_cache(toy_kind, trained_seeds):
+    run = Run(Toy(grok=12), MODEL, WATCHED, 5)
+    first, second = train_all([run], n_jobs=1)[0], train_all([run], n_jobs=1)[0]
+    assert len(trained_seeds) == 1
+    alone = replace(train(Toy(grok=12), MODEL, WATCHED, 5), final=None)
+    assert identical(first, alone)
+    assert identical(second, alone)
+    assert (second.stopped_at, second.reached) == (15, True)
+    assert list(second.kept) == [0, 4, 8, 12]
+
+
+def test_branches_go_on_from_a_parent_that_is_trained_once(toy_kind, trained_seeds):
+    parent = Run(Toy(grok=12), MODEL, WATCHED, 5)
+    decays = (0.0, 1.0, 3.0)
+    branch = TrainConfig(8, 4, eval_every=4)
+    found = train_all(
+        [Run(Toy(grok=12), MODEL, replace(branch, lr=1e-3 + d), 5, parent) for d in decays],
+        n_jobs=1,
+    )
+    assert [config for _, config in trained_seeds].count(WATCHED) == 1
+    assert len(trained_seeds) == 4
+    end = train(Toy(grok=12), MODEL, WATCHED, 5).final
+    for d, run in zip(decays, found, strict=True):
+        assert (run.start, run.stopped_at) == (15, 23)
+        by_hand = train(Toy(grok=12), MODEL, replace(branch, lr=1e-3 + d), 5, start=end)
+        assert identical(run, replace(by_hand, final=None))
+    train_all([parent], n_jobs=1)
+    assert len(trained_seeds) == 4
+
+
+def test_a_branch_of_a_branch_counts_on(toy_kind):
+    short = TrainConfig(5, 4, warmup=0, decay=False)
+    one = Run(Toy(), MODEL, short, 0)
+    three = Run(Toy(), MODEL, short, 0, Run(Toy(), MODEL, short, 0, one))
+    (run,) = train_all([three], n_jobs=1)
+    assert (run.start, run.stopped_at) == (10, 15)
+    assert same(run.state, train(Toy(), MODEL, replace(short, steps=15), 0).state)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 1}, "keeps its parent's seed: 0, and not 1"),
+        ({"source": Toy(grok=7)}, "keeps its parent's task: .*20.*, and not .*7"),
+        ({"model": replace(MODEL, d_model=8)}, "keeps its parent's model"),
+        ({"config": replace(SHORT, n_sequences=9)}, "parent's n_sequences: 0, and not 9"),
+    ],
+)
+def test_a_parent_that_does_not_fit_is_named(toy_kind, change, message):
+    parent = Run(Toy(), MODEL, SHORT, 0)
+    with pytest.raises(ValueError, match=message):
+        replace(parent, parent=parent, **change)
+
+
+def test_an_unknown_kind_of_task_is_named():
+    with pytest.raises(ValueError, match="unknown kind of task 'toy'; known: chain, hmm"):
+        Run(Toy(), MODEL, SHORT, 0)
+
+
+def test_who_comes_while_a_run_is_trained_waits_for_it(empty_cache, monkeypatch):
+    """Another thread stands for another process: each opens the lock for itself."""
+    entered, counted, results = [], train, []
+    second = threading.Thread(target=lambda: results.extend(train_all([run], n_jobs=1)))
+    run = Run(CHAIN, MODEL, SHORT, 0)
+
+    def slow(*args, **how):
+        entered.append(1)
+        if len(entered) == 1:
+            second.start()
+        return counted(*args, **how)
+
+    monkeypatch.setattr(kept_runs, "train", slow)
+    results.extend(train_all([run], n_jobs=1))
+    second.join()
+    assert entered == [1]
+    assert same(results[0].state, results[1].state)
+
+
+def test_a_run_that_diverges_leaves_no_snapshot(empty_cache, monkeypatch):
+    monkeypatch.setattr("helpers.training.resume.SNAPSHOT_SECONDS", 0.0)
+    with pytest.raises(FloatingPointError, match="seed 7 diverged"):
+        train_all([Run(CHAIN, MODEL, replace(SHORT, lr=1e4, warmup=5, steps=40), 7)], n_jobs=1)
+    assert list((empty_cache / ".snapshots").iterdir()) == []
+
+
 def test_cores_follow_the_books_runner(monkeypatch):
     monkeypatch.setenv("BOOK_CORES", "3")
     assert runs_module.available_cores() == 3
@@ -127,11 +238,20 @@ def test_a_group_waits_for_itself_and_not_for_later_ones(empty_cache, monkeypatc
     assert started == [0, 1, 2, 3]
 
 
-def test_a_later_group_may_be_asked_for_first():
-    groups = {name: [Run(CHAIN, MODEL, SHORT, seed)] for name, seed in (("a", 10), ("b", 11))}
-    done = train_groups(groups, n_jobs=2)
-    assert done["b"][0].seed == 11
-    assert done["a"][0].seed == 10
+def test_a_later_group_may_be_asked_for_first_and_branches_may_come_before_their_parent():
+    """Both workers want the parent at once: one trains it, the other waits for it."""
+    config = replace(SHORT, dropout=0.1, n_sequences=20, steps=25, decay=False)
+    parent = Run(CHAIN, MODEL, config, 31)
+    children = [
+        Run(CHAIN, MODEL, replace(config, weight_decay=decay), 31, parent) for decay in (0.0, 3.0)
+    ]
+    groups = train_groups({"branches": children, "parent": [parent]}, n_jobs=2)
+    end = train(CHAIN, MODEL, config, 31)
+    assert identical(groups["parent"][0], replace(end, final=None))
+    for child, run in zip(children, groups["branches"], strict=True):
+        alone = train(CHAIN, MODEL, child.config, 31, start=end.final)
+        assert identical(run, replace(alone, final=None))
+    assert not same(*(run.state for run in groups["branches"]))
 
 
 def test_an_unknown_group_is_named_with_the_known_ones():

@@ -23,7 +23,7 @@ class Journal:
     start: int = 0
     done: int = 0
     loss: list[float] = field(default_factory=list)
-    history: dict[str, list[float]] = field(default_factory=lambda: {"step": []})
+    history: dict[str, list[int | float]] = field(default_factory=lambda: {"step": []})
     kept: dict[int, dict[str, Tensor]] = field(default_factory=dict)
     last_kept: dict[str, float] | None = None
     reached: int | None = None
@@ -62,6 +62,7 @@ class Journal:
         Raises:
             ValueError: the settings watch a metric that is not there.
         """
+        metrics = {name: float(value) for name, value in metrics.items()}
         for name, value in {"step": self.start + self.done, **metrics}.items():
             self.history.setdefault(name, []).append(value)
         accuracies = {name: v for name, v in metrics.items() if name.endswith("accuracy")}
