@@ -2,6 +2,8 @@
 
 from helpers.plots.figure import Shown, show
 from helpers.plots.planes import belief_triangle, complex_plane, eigenvalues
+from helpers.plots.slider import SliderShown, eigenvalue_slider
+from helpers.plots.slider_scene import Curve
 from helpers.plots.theme import (
     BACKGROUND,
     CONTROL,
@@ -41,10 +43,13 @@ __all__ = [
     "THEORY",
     "TRAINED",
     "VERDICT_COLOURS",
+    "Curve",
     "Shown",
+    "SliderShown",
     "belief_triangle",
     "complex_plane",
     "contrast",
+    "eigenvalue_slider",
     "eigenvalues",
     "interval_strip",
     "null_band",

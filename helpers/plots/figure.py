@@ -18,13 +18,13 @@ MIN_FONT_PIXELS = 9
 PIXELS_PER_INCH = 112
 
 # The selectors are, in order: the book's site, Colab, JupyterLab, VS Code.
-_DARK_PAGES = (
+DARK_PAGES = (
     'html[data-theme="dark"]',
     'html[theme="dark"]',
     '[data-jp-theme-light="false"]',
     "body.vscode-dark",
 )
-_STYLE = (
+STYLE = (
     "figure.book-figure{margin:1.5rem 0;padding:0;color:inherit;background:none}"
     "figure.book-figure>div{overflow-x:auto;scrollbar-width:thin}"
     "figure.book-figure img{display:block;height:auto;max-width:none;margin:0 auto;"
@@ -34,13 +34,16 @@ _STYLE = (
     "figure.book-figure figcaption{display:block;max-width:42rem;margin:.5rem auto 0;"
     "font-size:.95em;line-height:1.45;color:inherit;"
     "font-weight:inherit;text-align:left}"
-    + ",".join(f"{page} figure.book-figure img.book-light" for page in _DARK_PAGES)
+    + ",".join(f"{page} figure.book-figure img.book-light" for page in DARK_PAGES)
     + "{display:none}"
-    + ",".join(f"{page} figure.book-figure img.book-dark" for page in _DARK_PAGES)
+    + ",".join(f"{page} figure.book-figure img.book-dark" for page in DARK_PAGES)
     + "{display:block}"
     # The theme puts a light card behind every HTML output of a cell; our figures fit both themes.
     + 'html[data-theme="dark"] .bd-content div.cell_output .text_html:has(figure.book-figure)'
     + "{background:none;color:inherit;padding:0}"
+    # Paper is white, whatever the page's theme.
+    "@media print{figure.book-figure img.book-light{display:block!important}"
+    "figure.book-figure img.book-dark{display:none!important}}"
 )
 
 
@@ -63,7 +66,8 @@ class Shown:
         self.light, self.dark, self.plain = light, dark, plain
         self.inches, self.alt, self.caption, self.name = inches, alt, caption, name
 
-    def _repr_html_(self) -> str:
+    def pictures(self) -> str:
+        """Both pictures as HTML, in a box that scrolls."""
         full = round(self.inches * PIXELS_PER_INCH)
         # Below this width the letters would fall under MIN_FONT_PIXELS: the card scrolls instead.
         least = min(full, round(self.inches * 72 * MIN_FONT_PIXELS / FONT_POINTS))
@@ -74,10 +78,16 @@ class Shown:
             for theme, png in (("light", self.light), ("dark", self.dark))
         )
         label = escape(f"Figure: {self.name}", quote=True)
+        return f'<div tabindex="0" role="group" aria-label="{label}">{images}</div>'
+
+    def words(self) -> str:
+        """The caption as HTML."""
+        return f"<figcaption>{_inline(self.caption)}</figcaption>"
+
+    def _repr_html_(self) -> str:
         return (
-            f'<figure class="book-figure" id="figure-{self.name}"><style>{_STYLE}</style>'
-            f'<div tabindex="0" role="group" aria-label="{label}">{images}</div>'
-            f"<figcaption>{_inline(self.caption)}</figcaption></figure>"
+            f'<figure class="book-figure" id="figure-{self.name}"><style>{STYLE}</style>'
+            f"{self.pictures()}{self.words()}</figure>"
         )
 
     def _repr_mimebundle_(

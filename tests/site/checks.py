@@ -1,11 +1,13 @@
 """Checks of one page in the browser. Each returns what is wrong, in words, or an empty list.
 
 They say what a reader would notice: a request to somebody else, an error, raw TeX, a picture that
-is missing or has no words, a figure of the wrong theme, a page that scrolls sideways, faint text.
+is missing or has no words, a figure of the wrong theme, a page that scrolls sideways, faint text,
+a slider that moves nothing.
 """
 
 from helpers.plots.theme import DARK, INK, contrast
 from tests.site.browser import NARROW, WIDE, Look
+from tests.site.sliders import sliders
 
 MIN_INK_PIXELS = 30
 
@@ -70,7 +72,8 @@ def pictures(look: Look) -> list[str]:
 
 
 def figure_themes(look: Look) -> list[str]:
-    """Figures that show both of their forms, none, or the one for the other theme."""
+    """Figures that show both of their forms, none, or the one for the other theme. A figure with a
+    slider shows its moving form and no picture."""
     return look.page.evaluate(
         """(theme) => {
           const bad = [];
@@ -78,7 +81,8 @@ def figure_themes(look: Look) -> list[str]:
             if (!figure.checkVisibility()) continue;
             const shown = [...figure.querySelectorAll('img')].filter(i => i.checkVisibility());
             const forms = shown.map(i => i.classList.contains('book-dark') ? 'dark' : 'light');
-            if (forms.join() !== theme)
+            const moving = figure.querySelector('.live');
+            if (forms.join() !== (moving?.checkVisibility() ? '' : theme))
               bad.push(`${figure.id} shows [${forms}] on a ${theme} page`);
           }
           return bad;
@@ -221,4 +225,5 @@ ALL = [
     sideways,
     faint_text,
     faint_figures,
+    sliders,
 ]

@@ -116,29 +116,19 @@ BROKEN = {
         checks.faint_text,
         page('<div style="opacity:.4"><p>faint</p></div>'),
     ),
+    "a slider that moves nothing": (
+        checks.sliders,
+        page(
+            '<figure class="book-slider" id="figure-s"><button>Play</button>'
+            '<input type="range" aria-label="Step" aria-valuetext="step 3">'
+            '<svg><circle class="dot" r="5" cx="9" cy="9"/></svg></figure>'
+        ),
+    ),
     "text on a ground of its own": (
         checks.faint_text,
         page('<p style="color:#fff;background:rgb(255 210 80 / 90%)">faint</p>'),
     ),
 }
-
-
-@pytest.fixture
-def look(tmp_path, browser):
-    """Opens a page given as text."""
-    stack = []
-
-    def opened(text, theme="light"):
-        (tmp_path / "page.html").write_text(text, encoding="utf-8")
-        server = tools.serve(tmp_path)
-        stack.append(server)
-        view = tools.look_at(browser, f"{server.__enter__()}/page.html", theme)
-        stack.append(view)
-        return view.__enter__()
-
-    yield opened
-    for context in reversed(stack):
-        context.__exit__(None, None, None)
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -63,3 +63,13 @@ def test_letters_stay_readable_on_a_phone(tmp_path, browser, figure):
         look.resize(tools.NARROW)
         width = look.page.evaluate("document.querySelector('img.book-light').clientWidth")
     assert width * plots.theme.FONT_POINTS / (8 * 72) >= 8.9
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_paper_gets_the_light_form(look, figure, theme):
+    found = look(
+        f'<!doctype html><html lang="en" data-theme="{theme}"><body>{figure}</body>', theme
+    )
+    found.page.emulate_media(media="print")
+    assert found.page.locator("img.book-light").is_visible()
+    assert not found.page.locator("img.book-dark").is_visible()
