@@ -137,7 +137,7 @@ def _shape(x: np.ndarray, v: np.ndarray) -> np.ndarray:
 def _best_border_distance(table: DelayTable, counts: np.ndarray) -> np.ndarray:
     """v of highest likelihood for each row of counts: a grid in log v, refined around its best.
 
-    Each round narrows the range sixfold; after six, log v is known to 4e-5, far below what any
+    Each round narrows the range sixfold; after six, log v is known to 5e-5, far below what any
     data tell.
     """
     constant = np.ones((len(table.x), 1))
