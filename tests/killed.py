@@ -20,11 +20,11 @@ from tests.toy import Toy, ToyLearner
 
 MODEL = ModelConfig(d_vocab=4, n_ctx=8, d_model=8, n_heads=2, d_mlp=16)
 CHAIN = dict(steps=24, batch_size=8, lr=1e-2, warmup=3, keep_at=(4, 9), dropout=0.2)
-WATCHED = dict(eval_every=3, keep_on=0.4, stop_at=("test_accuracy", 1.0), stop_after=4)
+WATCHED = dict(eval_every=3, keep_on=0.4, stop_at=("test_accuracy", 1.0), stop_after=10)
 TASKS = {
     "fresh": (cyclic(), TrainConfig(**CHAIN)),
     "fixed": (cyclic(), TrainConfig(**CHAIN, n_sequences=20)),
-    "toy": (Toy(grok=18), TrainConfig(24, 4, **WATCHED)),
+    "toy": (Toy(grok=11), TrainConfig(24, 4, **WATCHED)),
 }
 # The n-th time: half of a file is written; a file is whole but not in its place; it is just there;
 # a step has changed weights and moments.

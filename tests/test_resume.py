@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -274,14 +275,16 @@ def test_what_was_given_up_long_ago_is_removed_and_nothing_else(tmp_path):
 
 
 def test_a_lock_lets_one_in_at_a_time(tmp_path):
-    seen = []
+    lock, seen = tmp_path / "deep" / "lock", []
     busy = threading.Semaphore(1)
 
     def enter():
         for _ in range(20):
-            with alone(tmp_path / "deep" / "lock"):
-                seen.append(busy.acquire(blocking=False))
-                if seen[-1]:
+            with alone(lock):
+                free = busy.acquire(blocking=False)
+                time.sleep(0.001)  # so that the others come meanwhile
+                seen.append((free, lock.exists()))  # whoever comes next must find the same file
+                if free:
                     busy.release()
 
     threads = [threading.Thread(target=enter) for _ in range(4)]
@@ -289,7 +292,7 @@ def test_a_lock_lets_one_in_at_a_time(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert seen == [True] * 80
+    assert seen == [(True, True)] * 80
     assert list((tmp_path / "deep").iterdir()) == []
 
 
