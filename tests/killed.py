@@ -7,12 +7,15 @@ that no clock decides.  ``FOLDER/log`` tells after which steps snapshots came in
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from helpers.fast import PairLearner
 from helpers.models import ModelConfig
 from helpers.runs import Run, train_all
+from helpers.tasks.addition import ModularAddition
 from helpers.tasks.markov import cyclic
 from helpers.training import AutogradLearner, TrainConfig, resume, train
 from helpers.training.resume import Snapshots
@@ -22,9 +25,14 @@ MODEL = ModelConfig(d_vocab=4, n_ctx=8, d_model=8, n_heads=2, d_mlp=16)
 CHAIN = dict(steps=24, batch_size=8, lr=1e-2, warmup=3, keep_at=(4, 9), dropout=0.2)
 WATCHED = dict(eval_every=3, keep_on=0.4, stop_at=("test_accuracy", 1.0), stop_after=10)
 TASKS = {
-    "fresh": (cyclic(), TrainConfig(**CHAIN)),
-    "fixed": (cyclic(), TrainConfig(**CHAIN, n_sequences=20)),
-    "toy": (Toy(grok=11), TrainConfig(24, 4, **WATCHED)),
+    "fresh": (cyclic(), MODEL, TrainConfig(**CHAIN)),
+    "fixed": (cyclic(), MODEL, TrainConfig(**CHAIN, n_sequences=20)),
+    "toy": (Toy(grok=11), MODEL, TrainConfig(24, 4, **WATCHED)),
+    "addition": (
+        ModularAddition(7),
+        replace(MODEL, d_vocab=7, n_ctx=2),
+        TrainConfig(24, 8, lr=1e-2, eval_every=3, keep_on=0.05, keep_at=(4, 9), clip=0.5),
+    ),
 }
 # The n-th time: half of a file is written; a file is whole but not in its place; it is just there;
 # a step has changed weights and moments.
@@ -78,7 +86,7 @@ class Counter:
                 die()
 
         Path.open, resume.os.replace = open_, replace
-        for learner in (AutogradLearner, ToyLearner):
+        for learner in (AutogradLearner, PairLearner, ToyLearner):
             learner.step = self.watched(learner.step)
 
     def watched(self, real_step):
@@ -119,13 +127,13 @@ def through_runs(folder: Path) -> None:
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     train(cyclic(), MODEL, TrainConfig(steps=1), 0, progress=False)  # what loads late, loads once
-    for name, (task, config) in TASKS.items():
+    for name, (task, model, config) in TASKS.items():
         for moment, number in MOMENTS:
             place = folder / f"{name}-{moment}-{number}"
             place.mkdir()
 
-            def one(task=task, config=config, place=place):
-                train(task, MODEL, config, 3, snapshots=Sometimes(place / "key"), progress=False)
+            def one(task=task, model=model, config=config, place=place):
+                train(task, model, config, 3, snapshots=Sometimes(place / "key"), progress=False)
 
             killed(one, Counter(moment, number, place / "log"))
     (folder / "runs").mkdir()

@@ -39,8 +39,8 @@ def killed(tmp_path_factory, root):
 def whole():
     """The same trainings without a kill."""
     return {
-        name: train(task, MODEL, config, SEED, progress=False)
-        for name, (task, config) in TASKS.items()
+        name: train(task, model, config, SEED, progress=False)
+        for name, (task, model, config) in TASKS.items()
     }
 
 
@@ -59,8 +59,8 @@ def test_a_killed_run_ends_with_the_same_bits(killed, whole, no_warning, name, m
     last = int((place / "log").read_text().split()[-1])
     assert found is not None
     assert found[0]["journal"]["done"] == last > 0  # the last that was whole
-    task, config = TASKS[name]
-    resumed = train(task, MODEL, config, SEED, snapshots=Snapshots(place / "key"), progress=False)
+    task, model, config = TASKS[name]
+    resumed = train(task, model, config, SEED, snapshots=Snapshots(place / "key"), progress=False)
     assert identical(resumed, whole[name])
 
 
@@ -70,6 +70,8 @@ def test_the_uninterrupted_runs_have_something_to_lose(whole):
     assert whole["toy"].stopped_at == 22
     assert len(whole["toy"].kept) >= 3
     assert len(whole["toy"].history["step"]) == 9
+    assert {4, 9} < set(whole["addition"].kept)
+    assert whole["addition"].loss[-1] < whole["addition"].loss[0]
 
 
 def test_a_killed_call_goes_on_by_itself_and_tidies_up(killed, no_warning, monkeypatch):
@@ -107,9 +109,9 @@ def leave_snapshot(folder: Path, name: str, after: int) -> Snapshots:
             raise Stopped
 
     snapshots.write = write
-    task, config = TASKS[name]
+    task, model, config = TASKS[name]
     with pytest.raises(Stopped):
-        train(task, MODEL, config, SEED, snapshots=snapshots, progress=False)
+        train(task, model, config, SEED, snapshots=snapshots, progress=False)
     return Snapshots(folder)
 
 
@@ -165,8 +167,8 @@ def test_a_resume_that_forgets_something_is_another_run(tmp_path, whole, forget,
     values, kept = snapshots.read()
     forget(values["position"])
     snapshots.write(values, kept)
-    task, config = TASKS["fixed"]
-    resumed = train(task, MODEL, config, SEED, snapshots=snapshots, progress=False)
+    task, model, config = TASKS["fixed"]
+    resumed = train(task, model, config, SEED, snapshots=snapshots, progress=False)
     assert identical(resumed, whole["fixed"]) is harmless
 
 
@@ -188,14 +190,14 @@ def test_a_damaged_snapshot_is_named_and_begun_anew(tmp_path, whole, name, damag
         path.write_bytes((tmp_path / "other" / name).read_bytes())
     else:
         path.unlink()
-    task, config = TASKS["fixed"]
+    task, model, config = TASKS["fixed"]
     if (name, damage) == ("now.safetensors", "gone"):
         assert snapshots.read() is None  # as if there had been none
     else:
         with pytest.warns(CacheWarning, match="key is damaged .* begins anew"):
             assert snapshots.read() is None
     assert identical(
-        train(task, MODEL, config, SEED, snapshots=snapshots, progress=False), whole["fixed"]
+        train(task, model, config, SEED, snapshots=snapshots, progress=False), whole["fixed"]
     )
 
 
@@ -234,35 +236,35 @@ def test_no_flipped_bit_goes_unnoticed(data):
 def test_where_no_snapshot_can_be_written_the_training_goes_on(tmp_path, whole):
     (tmp_path / "file").write_text("in the way")
     snapshots = Snapshots(tmp_path / "file" / "key", seconds=0.0)
-    task, config = TASKS["fixed"]
+    task, model, config = TASKS["fixed"]
     with pytest.warns(CacheWarning, match="a snapshot of this training cannot be written") as told:
-        run = train(task, MODEL, config, SEED, snapshots=snapshots, progress=False)
+        run = train(task, model, config, SEED, snapshots=snapshots, progress=False)
     assert len(told) == 1
     assert identical(run, whole["fixed"])
 
 
 def test_two_processes_on_one_run_do_each_other_no_harm(tmp_path, whole, no_warning):
     """Both write snapshots at the same place, and one removes them while the other goes on."""
-    task, config = TASKS["toy"]
+    task, model, config = TASKS["toy"]
     one, two = Sometimes(tmp_path / "key"), Sometimes(tmp_path / "key")
     real, inner = two.write, []
 
     def write(values, kept):
         if values["journal"]["done"] == 9:  # the other one comes in, and ends first
             with torch.random.fork_rng():
-                inner.append(train(task, MODEL, config, SEED, snapshots=one, progress=False))
+                inner.append(train(task, model, config, SEED, snapshots=one, progress=False))
             one.remove()
         else:
             real(values, kept)
 
     two.write = write
-    state = train(task, MODEL, config, SEED, snapshots=two, progress=False)
+    state = train(task, model, config, SEED, snapshots=two, progress=False)
     assert identical(inner[0], whole["toy"])
     found = Snapshots(tmp_path / "key").read()
     assert found is not None
     assert found[0]["journal"]["done"] > 9
     assert set(found[1]) <= set(state.kept)
-    resumed = train(task, MODEL, config, SEED, snapshots=one, progress=False)
+    resumed = train(task, model, config, SEED, snapshots=one, progress=False)
     assert identical(resumed, whole["toy"])
 
 

@@ -11,6 +11,7 @@ from helpers import kept_runs
 from helpers import runs as runs_module
 from helpers.models import ModelConfig
 from helpers.runs import Run, train_all, train_groups
+from helpers.tasks.addition import ModularAddition
 from helpers.tasks.markov import cyclic
 from helpers.training import TrainConfig, train
 from tests.toy import Toy, from_spec, identical
@@ -159,7 +160,7 @@ def test_a_parent_that_does_not_fit_is_named(toy_kind, change, message):
 
 
 def test_an_unknown_kind_of_task_is_named():
-    with pytest.raises(ValueError, match="unknown kind of task 'toy'; known: chain, hmm"):
+    with pytest.raises(ValueError, match="unknown kind of task 'toy'; known: chain, hmm, addition"):
         Run(Toy(), MODEL, SHORT, 0)
 
 
@@ -187,6 +188,18 @@ def test_a_run_that_diverges_leaves_no_snapshot(empty_cache, monkeypatch):
     with pytest.raises(FloatingPointError, match="seed 7 diverged"):
         train_all([Run(CHAIN, MODEL, replace(SHORT, lr=1e4, warmup=5, steps=40), 7)], n_jobs=1)
     assert list((empty_cache / ".snapshots").iterdir()) == []
+
+
+def test_modular_addition_is_a_kind_that_the_cache_knows(empty_cache):
+    task, model = ModularAddition(7, n_modes=2), replace(MODEL, d_vocab=7, n_ctx=2)
+    config = TrainConfig(10, 8, eval_every=5)
+    parent = Run(task, model, config, 0)
+    branch = Run(task, model, replace(config, weight_decay=3.0), 0, parent)
+    found = train_all([branch, parent], n_jobs=1)
+    end = train(task, model, config, 0)
+    assert identical(found[1], replace(end, final=None))
+    alone = train(task, model, branch.config, 0, start=end.final)
+    assert identical(found[0], replace(alone, final=None))
 
 
 def test_cores_follow_the_books_runner(monkeypatch):
