@@ -111,15 +111,21 @@ def basis(p=11, r=5) -> torch.Tensor:
     return torch.linalg.qr(torch.randn(p, r, generator=torch.Generator().manual_seed(3)))[0]
 
 
-def test_a_confined_embedding_stays_in_its_span_and_keeps_its_size():
+def test_a_confined_embedding_stays_in_its_span():
     B = basis()
     net, free = LastPosition(config(), 0, B), LastPosition(config(), 0)
     E = net.parameters.weights()["tok_embed.weight"]
     torch.testing.assert_close(B @ B.T @ E, E, **TIGHT)
-    wide = ModelConfig(101, 2, d_model=256, d_mlp=8)
-    E = LastPosition(wide, 0, basis(101, 7)).parameters.tokens()
-    assert float(E.square().mean()) == pytest.approx(0.25, rel=0.15)  # 1,800 numbers: ± 3 %
     assert sorted(net.parameters.weights()) == sorted(free.parameters.weights())
+
+
+def test_a_confined_embedding_starts_as_the_free_one_s_projection_or_larger():
+    wide, B = ModelConfig(101, 2, d_model=256, d_mlp=8), basis(101, 7)
+    free = SmallTransformer(wide, 0).state_dict()["tok_embed.weight"]
+    E = LastPosition(wide, 0, B).parameters.tokens()
+    torch.testing.assert_close(E, B @ B.T @ free, **TIGHT)
+    grown = LastPosition(wide, 0, B, (101 / 7) ** 0.5).parameters.tokens()
+    assert float(grown.square().mean()) == pytest.approx(0.25, rel=0.15)  # 1,800 numbers: ± 3 %
 
 
 def test_the_code_s_gradient_is_the_embedding_s_projected():

@@ -32,13 +32,16 @@ class LastPosition:
         config: the model; ``n_ctx`` must be 2.
         seed: the initial weights are those of ``SmallTransformer(config, seed)``.
         basis: (d_vocab, r), orthonormal columns to whose span the token embedding is confined.
+        code_scale: how many times larger than its projection the confined embedding starts.
 
     Raises:
         ValueError: another context than two tokens, or a basis that is not (d_vocab, r) and
             orthonormal.
     """
 
-    def __init__(self, config: ModelConfig, seed: int, basis: Tensor | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, seed: int, basis: Tensor | None = None, code_scale: float = 1.0
+    ) -> None:
         if config.n_ctx != 2:
             raise ValueError(
                 f"this step reads pairs of tokens: set n_ctx to 2, not {config.n_ctx}."
@@ -46,7 +49,7 @@ class LastPosition:
         if basis is not None:
             _check_basis(basis, config.d_vocab)
         self.config = config
-        self.parameters = Parameters(config, seed, basis)
+        self.parameters = Parameters(config, seed, basis, code_scale)
         self._parts = Parts(self.parameters)
         self._tape: list[dict] = []
 

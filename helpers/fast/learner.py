@@ -21,7 +21,7 @@ class PairLearner:
         seed: its initial weights.
         betas, weight_decay: AdamW's.
         clip: the largest norm of the whole gradient; 0 for no limit.
-        basis: see :class:`LastPosition`.
+        basis, code_scale: see :class:`LastPosition`.
     """
 
     def __init__(
@@ -33,8 +33,9 @@ class PairLearner:
         weight_decay: float,
         clip: float = 0.0,
         basis: Tensor | None = None,
+        code_scale: float = 1.0,
     ) -> None:
-        self.net, self.clip = LastPosition(config, seed, basis), clip
+        self.net, self.clip = LastPosition(config, seed, basis, code_scale), clip
         parameters = self.net.parameters
         self._vector = parameters.flat
         self._vector.grad = parameters.grad

@@ -29,16 +29,18 @@ class Parameters:
 
     With a ``basis`` (p, r) of orthonormal columns the token embedding is confined to its span:
     ``tok_embed.weight`` = basis · code, and the code (r, d_model) is what is trained.  Its start
-    is the free embedding's projection, scaled so that a row keeps its mean square.
+    is the free embedding's projection, times ``code_scale``.
     """
 
-    def __init__(self, config: ModelConfig, seed: int, basis: Tensor | None) -> None:
+    def __init__(
+        self, config: ModelConfig, seed: int, basis: Tensor | None, code_scale: float
+    ) -> None:
         self.config, self.basis = config, basis
         start = SmallTransformer(config, seed).state_dict()
         layers = [f"layers.{i}.{name}" for i in range(config.n_layers) for name in LAYER]
         names = [TOKENS, "pos.weight", *layers, "ln_out.weight", "ln_out.bias", "head.weight"]
         if basis is not None:
-            start[CODE] = basis.T @ start[TOKENS] * math.sqrt(len(basis) / basis.shape[1])
+            start[CODE] = basis.T @ start[TOKENS] * code_scale
             names[0] = CODE
         self.names = [name for name in names if name in start]  # not every model has every norm
         self.shapes = [start[name].shape for name in self.names]

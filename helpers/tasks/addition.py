@@ -31,6 +31,8 @@ class ModularAddition:
         train_fraction: share of the p² pairs that trains.
         n_modes: confine the token embedding to so many of the ⌊p/2⌋ Fourier modes and the
             constant, drawn anew for each seed; 0 leaves it free.
+        keep_rows: a confined embedding starts with rows of the free one's mean square.  Else each
+            mode starts with the size that it has in the free one, and rows are shorter.
 
     Raises:
         ValueError: p is not an odd prime, a share outside (0, 1), or more modes than there are.
@@ -39,6 +41,7 @@ class ModularAddition:
     p: int
     train_fraction: float = 0.5
     n_modes: int = 0
+    keep_rows: bool = False
 
     def __post_init__(self) -> None:
         small = [k for k in range(2, math.isqrt(max(self.p, 0)) + 1) if self.p % k == 0]
@@ -128,6 +131,9 @@ class AdditionLearner(PairLearner):
         self, task: ModularAddition, model: ModelConfig, config: TrainConfig, seed: int
     ) -> None:
         basis = torch.from_numpy(task.basis(seed)).float() if task.n_modes else None
+        grow = (
+            math.sqrt(task.p / (2 * task.n_modes + 1)) if task.n_modes and task.keep_rows else 1.0
+        )
         super().__init__(
             model,
             seed,
@@ -135,6 +141,7 @@ class AdditionLearner(PairLearner):
             weight_decay=config.weight_decay,
             clip=config.clip,
             basis=basis,
+            code_scale=grow,
         )
         self.every = _tensors(task, np.arange(task.p**2))
         self.split = tuple(map(torch.from_numpy, task.split(seed)))

@@ -82,7 +82,7 @@ def test_bad_models_and_recipes():
         task.batches(MODEL, TrainConfig(batch_size=61), 0)
 
 
-@pytest.mark.parametrize("task", [ModularAddition(53), ModularAddition(31, 0.3, 4)])
+@pytest.mark.parametrize("task", [ModularAddition(53), ModularAddition(31, 0.3, 4, True)])
 def test_a_spec_makes_the_task_again(task):
     assert isinstance(task, Task)
     assert from_spec(task.spec()) == task
@@ -121,3 +121,19 @@ def test_confined_modes_reach_the_trained_model():
     E = train(task, MODEL, config, 5, progress=False).state["tok_embed.weight"].numpy()
     B = task.basis(5)
     np.testing.assert_allclose(B @ (B.T @ E), E, atol=1e-6)
+
+
+@pytest.mark.parametrize("keep_rows", [True, False])
+def test_a_confined_embedding_keeps_its_rows_or_its_modes_size(keep_rows):
+    task, free = ModularAddition(53, n_modes=6, keep_rows=keep_rows), ModularAddition(53)
+    wide = ModelConfig(53, 2, d_model=256, d_mlp=8)
+    E, whole = (
+        t.learner(wide, TrainConfig(), 3).weights()["tok_embed.weight"] for t in (task, free)
+    )
+    B = torch.from_numpy(task.basis(3)).float()
+    rows = float(E.square().sum() / whole.square().sum())
+    modes = float((B.T @ E).square().sum() / (B.T @ whole).square().sum())
+    assert (rows if keep_rows else modes) == pytest.approx(1, rel=0.1)
+    assert (modes if keep_rows else rows) == pytest.approx(
+        53 / 13 if keep_rows else 13 / 53, rel=0.1
+    )
