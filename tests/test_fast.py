@@ -158,11 +158,13 @@ def test_only_pairs():
 # ---- the optimiser
 
 
-@pytest.mark.parametrize(("norm", "clip"), [("pre", 0.0), ("post", 0.0), ("none", 0.3)])
-def test_twenty_steps_are_adamw_s(norm, clip):
-    learner = PairLearner(config(norm), 1, betas=(0.9, 0.98), weight_decay=1.0, clip=clip)
+@pytest.mark.parametrize(
+    ("norm", "clip", "eps"), [("pre", 0.0, 1e-8), ("post", 0.0, 1e-3), ("none", 0.3, 1e-8)]
+)
+def test_twenty_steps_are_adamw_s(norm, clip, eps):
+    learner = PairLearner(config(norm), 1, betas=(0.9, 0.98), weight_decay=1.0, eps=eps, clip=clip)
     module = SmallTransformer(config(norm), 1)
-    optimizer = torch.optim.AdamW(module.parameters(), 3e-3, (0.9, 0.98), weight_decay=1.0)
+    optimizer = torch.optim.AdamW(module.parameters(), 3e-3, (0.9, 0.98), eps, 1.0)
     for step in range(20):
         tokens = pairs(11, 50, seed=step)
         loss = F.cross_entropy(module(tokens)[:, -1], tokens.sum(1) % 11)

@@ -19,7 +19,7 @@ class PairLearner:
     Args:
         config: the model (two tokens).
         seed: its initial weights.
-        betas, weight_decay: AdamW's.
+        betas, eps, weight_decay: AdamW's.
         clip: the largest norm of the whole gradient; 0 for no limit.
         basis, code_scale: see :class:`LastPosition`.
     """
@@ -31,6 +31,7 @@ class PairLearner:
         *,
         betas: tuple[float, float],
         weight_decay: float,
+        eps: float = 1e-8,
         clip: float = 0.0,
         basis: Tensor | None = None,
         code_scale: float = 1.0,
@@ -40,7 +41,7 @@ class PairLearner:
         self._vector = parameters.flat
         self._vector.grad = parameters.grad
         self.optimizer = torch.optim.AdamW(
-            [self._vector], 1e-3, betas, weight_decay=weight_decay, fused=True
+            [self._vector], 1e-3, betas, eps, weight_decay, fused=True
         )
 
     def step(self, batch: tuple[Tensor, Tensor, Tensor], lr: float) -> Float[Tensor, ""]:

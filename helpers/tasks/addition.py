@@ -139,6 +139,7 @@ class AdditionLearner(PairLearner):
             seed,
             betas=config.betas,
             weight_decay=config.weight_decay,
+            eps=config.eps,
             clip=config.clip,
             basis=basis,
             code_scale=grow,

@@ -32,7 +32,8 @@ class AutogradLearner:
             net.parameters(),
             config.lr,
             config.betas,
-            weight_decay=config.weight_decay,
+            config.eps,
+            config.weight_decay,
             fused=True,
         )
 

@@ -24,6 +24,8 @@ class TrainConfig:
         keep_on: keep the weights of an evaluation where some accuracy (a metric whose name ends so)
             moved by this much or more since the last ones kept so.  The first evaluation's are
             kept.  0 for none.
+        eps: added to the root of AdamW's second moment; where gradients are far smaller than this,
+            weights hardly move.
         clip: largest norm of the whole gradient; 0 for no limit.
         device: where a learner by autograd computes, as torch names it.
 
@@ -36,6 +38,7 @@ class TrainConfig:
     lr: float = 3e-3
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-8
     warmup: int = 20
     decay: bool = True
     dropout: float = 0.0
@@ -54,8 +57,9 @@ class TrainConfig:
                 f"need at least one step and one sequence a batch; got {self.steps} and "
                 f"{self.batch_size}."
             )
-        if not self.lr > 0:
-            raise ValueError(f"lr must be above 0; got {self.lr}.")
+        for name in ("lr", "eps"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0; got {getattr(self, name)}.")
         late = [step for step in self.keep_at if not 0 < step <= self.steps]
         if late:
             raise ValueError(f"keep_at must lie in 1…{self.steps}; got {late}.")
