@@ -68,3 +68,26 @@ def test_the_count_of_multiplications():
 def test_impossible_sizes_are_refused(arguments):
     with pytest.raises(SystemExit):
         pairs.main(arguments)
+
+
+def test_a_gain_is_the_plain_loops_cost_over_ours(monkeypatch):
+    costs = {"plain_epochs": 10.0, "our_epochs": 2.0, "products": 1.0}
+    timed = lambda work: dict.fromkeys(("wall", "cpu"), costs[work.__name__])  # noqa: E731
+    monkeypatch.setattr(pairs, "timed", timed)
+    record = pairs.measure(repeats=2, epochs=1)
+    assert record["ratios"] == {"wall": [5.0, 5.0], "cpu": [5.0, 5.0]}
+    # a pass forward and two of its size back; a product and a sum for each multiplication
+    work = 3 * 2 * pairs.multiplications() * 512 * 3
+    assert record["gflops"]["cpu"]["ours"] == pytest.approx([work / 2e9] * 2)
+    assert record["gflops"]["wall"]["product"] == pytest.approx([4 * 2 * 2048**3 / 1e9] * 2)
+
+
+@pytest.mark.parametrize(("gain", "code"), [(4.0, 1), (float("nan"), 1), (6.0, 0)])
+def test_only_the_check_fails_where_the_goal_is_missed(
+    monkeypatch, tmp_path, small_run, gain, code
+):
+    ratios = {"wall": [gain], "cpu": [gain]}
+    monkeypatch.setattr(pairs, "measure", lambda *sizes: {**small_run[1], "ratios": ratios})
+    output = ["--output", str(tmp_path / "pairs.json")]
+    assert pairs.main(["--check", *output]) == code
+    assert pairs.main(output) == 0

@@ -336,6 +336,7 @@ def plain_comparison(log_delays):
         "power": -line[0],
         "aic_advantage": log_delays.size * np.log(squares_line / squares),
         "r2": 1 - np.var(residual(q).mean(axis=1)) / np.var(means),
+        "r2_power": 1 - np.var(means - np.polyval(line, np.log(PRIMES))) / np.var(means),
         "r2_runs": 1 - np.var(residual(q)) / np.var(log_delays),
     }
 

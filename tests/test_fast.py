@@ -230,3 +230,26 @@ def test_accuracy_counts_right_answers():
     assert np.isclose(
         net.accuracy(a, b, torch.zeros_like(a)).float().mean(), (answers == 0).float().mean()
     )
+
+
+def test_a_limit_that_no_gradient_reaches_changes_nothing():
+    free, wide = (
+        learner(),
+        PairLearner(config(), 1, betas=(0.9, 0.98), weight_decay=1.0, eps=1e-2, clip=1e6),
+    )
+    free.optimizer.param_groups[0]["eps"] = 1e-2  # so that Adam sees the gradient's size
+    steps(free, 0, 5)
+    steps(wide, 0, 5)
+    assert torch.equal(free.state()["flat"], wide.state()["flat"])
+
+
+def test_a_state_that_was_taken_stays_as_it_was():
+    net, other = learner(), learner(seed=2)
+    steps(net, 0, 4)
+    taken, weights = net.state(), net.weights()
+    before = {name: value.clone() for name, value in (taken | weights).items()}
+    steps(net, 4, 8)
+    other.load(taken)
+    steps(other, 4, 8)
+    assert all(torch.equal((taken | weights)[name], before[name]) for name in before)
+    assert torch.equal(net.state()["flat"], other.state()["flat"])

@@ -417,3 +417,28 @@ def test_toy_runs_can_differ():
         assert not identical(run, replace(run, **change))
     moved = replace(run.final, learner={**run.final.learner, "v": torch.zeros(3)})
     assert not identical(run, replace(run, final=moved))
+
+
+@pytest.mark.parametrize("eval_every", [0, 1000])
+def test_a_run_that_diverged_is_not_trained_to_its_end(eval_every):
+    steps = []
+
+    class Diverging(Toy):
+        def learner(self, model, config, seed):
+            learner = super().learner(model, config, seed)
+            step = learner.step
+            learner.step = lambda batch, lr: (steps.append(1), step(batch, lr) * float("nan"))[1]
+            return learner
+
+    with pytest.raises(FloatingPointError, match="diverged at step 0 of 900"):
+        train(Diverging(), MODEL, replace(TOY, steps=900, eval_every=eval_every), 1)
+    assert len(steps) <= 60
+
+
+def test_a_move_of_just_that_much_is_enough_and_only_accuracies_count():
+    class Halves(Toy):
+        def evaluate(self, learner):
+            return {"test_accuracy": learner.steps // 6 / 2, "norm": 7.0 * learner.steps}
+
+    run = train(Halves(), MODEL, replace(TOY, steps=12, eval_every=1, keep_on=0.5), 0)
+    assert list(run.kept) == [0, 6, 12]

@@ -1,16 +1,18 @@
 """Modular addition: pairs, splits, modes, and what the trainer sees of it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.models import ModelConfig, SmallTransformer
 from helpers.tasks.addition import ModularAddition, from_spec
-from helpers.training import Task, TrainConfig, train
+from helpers.training import AutogradLearner, Task, TrainConfig, train
 
 PRIMES = st.sampled_from((3, 5, 7, 11, 13, 31, 53))
 MODEL = ModelConfig(11, 2, d_model=16, d_mlp=32)
@@ -137,3 +139,43 @@ def test_a_confined_embedding_keeps_its_rows_or_its_modes_size(keep_rows):
     assert (modes if keep_rows else rows) == pytest.approx(
         53 / 13 if keep_rows else 13 / 53, rel=0.1
     )
+
+
+def test_each_seed_has_its_own_modes_and_its_own_order():
+    task = ModularAddition(53, n_modes=6)
+    assert len({tuple(task.modes(seed)) for seed in range(10)}) == 10
+    drawn = np.concatenate([task.modes(seed) for seed in range(200)])
+    counts = np.bincount(drawn, minlength=27)[1:]
+    assert abs(counts - 200 * 6 / 26).max() < 30  # every mode: 46 ± 6 times
+    config = TrainConfig(batch_size=task.n_train)
+    wide = ModelConfig(53, 2)
+    orders = []
+    for seed in (1, 2):
+        a, b, _ = next(task.batches(wide, config, seed))
+        orders.append(np.searchsorted(task.split(seed)[0], (a * 53 + b).numpy()))
+    assert (orders[0] != orders[1]).any()
+
+
+RECIPE = TrainConfig(
+    12, 30, 3e-2, weight_decay=2.0, betas=(0.8, 0.9), eps=1e-2, decay=False, warmup=3, clip=0.3
+)
+
+
+def plainly(task, config, seed):
+    """The recipe on the plain module, by autograd."""
+    loss = lambda net, batch: F.cross_entropy(net(torch.stack(batch[:2], 1))[:, -1], batch[2])  # noqa: E731
+    learner = AutogradLearner(SmallTransformer(MODEL, seed), loss, config)
+    stream = task.batches(MODEL, config, seed)
+    for step in range(config.steps):
+        learner.step(next(stream), config.lr * config.lr_factor(step))
+    return torch.cat([value.flatten() for value in learner.weights().values()])
+
+
+def test_every_setting_of_the_recipe_reaches_the_fast_step():
+    task, forgotten = ModularAddition(11), TrainConfig()
+    weights = train(task, MODEL, RECIPE, 3, progress=False).state
+    ours = torch.cat([weights[name].flatten() for name in SmallTransformer(MODEL).state_dict()])
+    torch.testing.assert_close(ours, plainly(task, RECIPE, 3), atol=1e-4, rtol=1e-4)
+    for name in ("weight_decay", "betas", "eps", "clip", "lr", "warmup"):  # each of them counts
+        other = plainly(task, replace(RECIPE, **{name: getattr(forgotten, name)}), 3)
+        assert (ours - other).abs().max() > 1e-2, name
