@@ -56,10 +56,14 @@ class Tree:
         psutil.wait_procs(list(self._seen), timeout=5)
 
     def _discover(self) -> None:
+        pids = {process.pid for process in self._seen}
         for process in list(self._seen):
             with contextlib.suppress(psutil.Error):
-                for child in process.children(recursive=True):
-                    self._seen.setdefault(child, 0.0)
+                # Looking for children reads the whole process table: once for each tree, not for
+                # each of its members, which come with the one on top.
+                if process.ppid() not in pids:
+                    for child in process.children(recursive=True):
+                        self._seen.setdefault(child, 0.0)
 
 
 def _proportional(process: psutil.Process, rss: int) -> int:
