@@ -80,9 +80,17 @@ def circle_share(eigenvalues: Complex[np.ndarray, " r"] | Float[np.ndarray, " r"
     r"""Share of eigenvalues with :math:`\big||\lambda| - 1\big| \le \sin(\pi/p)`.
 
     That is half the distance between neighbouring p-th roots of unity.
+
+    Raises:
+        ValueError: no eigenvalue, NaN, or fewer than 3 classes.
     """
     if not len(eigenvalues):
         raise ValueError("no eigenvalues were given, so no share of them lies anywhere.")
+    if np.isnan(eigenvalues).any() or p < 3:
+        bad = int(np.isnan(eigenvalues).sum())
+        raise ValueError(
+            f"need eigenvalues and p ≥ 3; {bad} of {len(eigenvalues)} are NaN, and p = {p}."
+        )
     return float(np.mean(np.abs(np.abs(eigenvalues) - 1) <= np.sin(np.pi / p)))
 
 
@@ -139,10 +147,12 @@ def joint_basis(planes: Mapping[int, np.ndarray], ks: Iterable[int]) -> np.ndarr
     """An orthonormal basis (D, d) of the span of the modes ``ks`` together, d ≤ 2 × their number.
 
     Raises:
-        ValueError: a mode without a plane.
+        ValueError: a mode without a plane, or no planes at all.
     """
     ks = list(ks)
     unknown = sorted(set(ks) - set(planes))
+    if not planes:
+        raise ValueError("there are no planes; take those of mode_planes.")
     if unknown:
         raise ValueError(f"there are planes for modes {min(planes)}…{max(planes)}; got {unknown}.")
     D = len(next(iter(planes.values())))

@@ -80,6 +80,8 @@ class HookedPostNorm(HookedRootModule):
         self.setup()
 
     def forward(self, tokens: Int[Tensor, "batch pos"]) -> Float[Tensor, "batch pos d_vocab"]:
+        if tokens.shape[1] > self.config.n_ctx:
+            raise ValueError(f"{tokens.shape[1]} tokens do not fit in n_ctx = {self.config.n_ctx}.")
         pos = self.hook_pos_embed(self.pos.weight[: tokens.shape[1]].expand(len(tokens), -1, -1))
         x = self.hook_embed(self.tok_embed(tokens)) + pos
         for block in self.blocks:

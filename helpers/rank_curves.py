@@ -19,8 +19,15 @@ from helpers.readout import Readout, core
 
 
 def accuracy(readout: Readout, H: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"]) -> float:
-    """Share of activations whose largest logit is at their label."""
-    return float(np.mean(readout.logits(H).argmax(axis=1) == labels))
+    """Share of activations whose largest logit is at their label.
+
+    Raises:
+        ValueError: activations that the read-out does not take, or labels that are not one of its
+            K outputs for each of them.
+    """
+    logits = readout.logits(H)
+    _check_labels(labels, logits.shape)
+    return float(np.mean(logits.argmax(axis=1) == labels))
 
 
 def rank_curves(
@@ -38,7 +45,7 @@ def rank_curves(
     variance are updated: O(N K) a rank, not O(N D K).
 
     Raises:
-        ValueError: an unknown mode, or arrays that do not fit one another.
+        ValueError: an unknown mode, arrays that do not fit one another, NaN or infinity.
     """
     H = readout.check_activations(H)
     if basis.shape[0] != H.shape[1] or mean.shape != H.shape[1:] or labels.shape != H.shape[:1]:
@@ -48,8 +55,11 @@ def rank_curves(
         )
     if mode not in ("keep", "remove"):
         raise ValueError(f"mode must be 'keep' or 'remove'; got {mode!r}.")
+    _check_labels(labels, (len(H), readout.W_U.shape[1]))
     start, sign = (np.tile(mean, (len(H), 1)), 1.0) if mode == "keep" else (H, -1.0)
     change = sign * ((H - mean) @ basis)  # coordinates added to start, one column a rank
+    if not np.isfinite(change).all():
+        raise ValueError("the basis or the mean holds NaN or infinity; where do they come from?")
     W, b = readout.linear
     along, scaled = basis.T @ W, start @ W  # logits times σ
     sigma = _sigmas(readout, start, change, basis)
@@ -58,6 +68,17 @@ def rank_curves(
         scaled += change[:, r, None] * along[r]
         curve[r] = np.mean((scaled + sigma[:, r, None] * b).argmax(axis=1) == labels)
     return curve
+
+
+def _check_labels(labels: np.ndarray, shape: tuple[int, int]) -> None:
+    N, K = shape
+    if np.shape(labels) != (N,):
+        raise ValueError(f"{N} activations need as many labels; got shape {np.shape(labels)}.")
+    outside = np.setdiff1d(labels, np.arange(K))
+    if len(outside):
+        raise ValueError(
+            f"labels lie in 0…{K - 1}, one for each output; got {outside[:5].tolist()}."
+        )
 
 
 def _sigmas(

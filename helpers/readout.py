@@ -124,11 +124,22 @@ class Readout:
         return (H - H.mean(axis=1, keepdims=True)) / sigma[:, None], sigma
 
     def check_activations(self, H: np.ndarray) -> np.ndarray:
-        """``H`` as float64.  Raises ValueError where it is not (N, D) with the D of W_U."""
+        """``H`` as float64.
+
+        Raises:
+            ValueError: not (N, D) with the D of W_U and N ≥ 1, or NaN or infinity.  The largest of
+                logits that are NaN is the first, so an accuracy would come out as near chance.
+        """
         H = np.asarray(H, dtype=np.float64)
-        if H.ndim != 2 or H.shape[1] != len(self.W_U):
+        if H.ndim != 2 or H.shape[1] != len(self.W_U) or not len(H):
             raise ValueError(
                 f"this read-out takes activations (N, {len(self.W_U)}); got shape {H.shape}."
+            )
+        if not np.isfinite(H).all():
+            bad = int(np.argmin(np.isfinite(H).all(axis=1)))
+            raise ValueError(
+                f"activations hold NaN or infinity, first in row {bad} of {len(H)}; did training "
+                "diverge?"
             )
         return H
 

@@ -9,6 +9,7 @@ A run that was killed goes on from its last snapshot (:mod:`helpers.training.res
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,8 +35,8 @@ class Run:
     from the parent's first.
 
     Raises:
-        ValueError: a kind of task that :data:`KINDS` lacks, or a parent with another task, model,
-            seed or set of sequences.
+        ValueError: a kind of task that :data:`KINDS` lacks, a negative seed, or a parent with
+            another task, model, seed or set of sequences.
     """
 
     source: Chain | HiddenMarkov | Task
@@ -45,6 +46,10 @@ class Run:
     parent: Run | None = None
 
     def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"a seed is a whole number from 0 on; got {self.seed}.")
+        # numpy's integers would have a key of their own in the cache, and torch takes none
+        object.__setattr__(self, "seed", operator.index(self.seed))
         kind = self.source.spec()["kind"]
         if kind not in KINDS:
             raise ValueError(f"unknown kind of task {kind!r}; known: {', '.join(KINDS)}.")
@@ -95,7 +100,8 @@ class Groups:
     """Named groups of runs that train in the background, in the order of the groups.
 
     ``groups["name"]`` waits until that group is done.  Finished runs come from the cache, and an
-    interrupted training keeps what is done.
+    interrupted training keeps what is done.  An error in one run ends them all: start them
+    again without it.
     """
 
     def __init__(self, groups: Mapping[str, Sequence[Run]], n_jobs: int, label: str) -> None:
@@ -114,11 +120,25 @@ class Groups:
             if name in self._done:
                 break
             if group not in self._done:
-                self._done[group] = [next(self._results) for _ in range(size)]
+                self._done[group] = self._next(size, name)
         if len(self._done) == len(self._sizes) and self._parallel:
             get_reusable_executor().shutdown(wait=False)  # idle workers would keep their memory
             self._parallel = False
         return self._done[name]
+
+    def _next(self, size: int, name: str) -> list[Trained]:
+        """The next ``size`` results.  After an error there are none: what is half fetched would
+        else be handed out under the next group's name."""
+        try:
+            return [next(self._results) for _ in range(size)]
+        except StopIteration:
+            raise RuntimeError(
+                f"group {name!r} was not trained: an earlier error, or an interruption, ended all "
+                "of these runs. Start them again; those that were done come from the cache."
+            ) from None
+        except BaseException:
+            self._results = iter(())
+            raise
 
 
 def train_groups(

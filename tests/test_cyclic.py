@@ -314,3 +314,42 @@ def test_equal_class_means_have_no_modes():
 def test_a_threshold_that_is_no_share_is_named(threshold):
     with pytest.raises(ValueError, match=r"lies in \(0, 1\]"):
         modes_present(np.ones(3) / 3, threshold)
+
+
+def test_the_fit_is_least_squares_on_the_edges_of_the_other_folds():
+    M = np.random.default_rng(0).standard_normal((11, 2))
+    deal = np.random.default_rng(5).permutation(11)
+    predicted = {}
+    for held_out in np.array_split(deal, 3):
+        train = [c for c in range(11) if c not in held_out]
+        design = np.array([[1, *M[c]] for c in train])
+        wanted = np.array([M[(c + 1) % 11] for c in train])
+        fit = np.linalg.lstsq(design, wanted, rcond=None)[0]
+        predicted |= {c: np.array([1, *M[c]]) @ fit for c in held_out}
+    error = sum(np.sum((M[(c + 1) % 11] - predicted[c]) ** 2) for c in range(11))
+    by_hand = 1 - error / np.sum((M - M.mean(axis=0)) ** 2)
+    found = shift_fit(M, 3, generator=np.random.default_rng(5))
+    assert found == pytest.approx(by_hand, abs=1e-12)
+
+
+def test_eigenvalues_that_are_no_numbers_have_no_share():
+    with pytest.raises(ValueError, match="1 of 2 are NaN"):
+        circle_share(np.array([1.0, np.nan]), 7)
+    with pytest.raises(ValueError, match="p = 2"):
+        circle_share(np.array([1.0, -1.0]), 2)
+
+
+def test_no_planes_at_all_are_named():
+    with pytest.raises(ValueError, match="no planes; take those of mode_planes"):
+        remove_modes(np.ones((3, 2)), {}, [], np.zeros(2))
+
+
+def test_a_share_at_the_threshold_is_present():
+    assert modes_present(np.array([0.25, 0.5, 0.25]), 0.25).tolist() == [1, 2, 3]
+
+
+def test_gaussian_classes_know_nothing_of_the_points():
+    M = 50 + 9 * np.random.default_rng(0).standard_normal((53, 40))
+    null = gaussian_classes(M, np.random.default_rng(1))
+    assert abs(null.mean()) < 0.1  # 2,120 numbers: ± 0.02
+    assert null.std() == pytest.approx(1, abs=0.1)

@@ -1,5 +1,6 @@
 """Chapter 2's checks accept the right answer, derived here another way, and nothing near it."""
 
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -78,3 +79,26 @@ def test_the_limit_of_the_law():
 )
 def test_nothing_answered_yet(ask):
     assert ask(None).right is None
+
+
+@pytest.mark.parametrize("answer", [float("nan"), "300", 0])
+def test_what_is_no_prediction_is_named_and_trains_nothing(answer):
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        with pytest.raises(ValueError, match="a delay is a positive number of steps; got"):
+            exercises.prediction(answer, lambda: pytest.fail("nothing should be trained"))
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize("delays", [[], [0, 10], [300, -5]])
+def test_runs_without_a_delay_are_named(delays):
+    with pytest.raises(ValueError, match="delays should be positive steps"):
+        exercises.prediction(300, lambda: delays)
+
+
+def test_the_median_of_the_runs_counts_and_a_factor_of_one_and_a_half():
+    runs = [100, 200, 6000]
+    assert exercises.prediction(299, lambda: runs).right is True
+    assert exercises.prediction(301, lambda: runs).right is False
+    assert exercises.prediction(133, lambda: runs).right is False

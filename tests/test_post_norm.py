@@ -85,3 +85,33 @@ def test_each_kind_of_model_has_its_own_door():
     pre = ModelConfig(7, 3, d_model=16, d_mlp=24)
     with pytest.raises(ValueError, match="to_bridge"):
         to_hooked(pre, SmallTransformer(pre).state_dict())
+
+
+def test_more_tokens_than_the_context_are_named():
+    """One position would else be added to all of them."""
+    config = ModelConfig(7, 1, d_model=16, d_mlp=24, norm="post")
+    hooked = to_hooked(config, SmallTransformer(config).state_dict())
+    with pytest.raises(ValueError, match="3 tokens do not fit in n_ctx = 1"):
+        hooked(tokens())
+
+
+BLOCK = ("resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post")
+INSIDE = ("attn.hook_q", "attn.hook_k", "attn.hook_v", "attn.hook_attn_scores")
+INSIDE += ("attn.hook_pattern", "attn.hook_z", "mlp.hook_pre", "mlp.hook_post")
+HOOKS = ["hook_embed", "hook_pos_embed"]
+HOOKS += [f"blocks.{i}.hook_{name}" for i in range(2) for name in BLOCK]
+HOOKS += [f"blocks.{i}.{name}" for i in range(2) for name in INSIDE]
+
+
+@torch.no_grad()
+def test_every_hook_lies_on_the_way_to_the_logits():
+    hooked = to_hooked(CONFIG, shaken().state_dict())
+    _, cache = hooked.run_with_cache(tokens())
+    assert sorted(cache) == sorted(HOOKS)
+    draw = generator()
+    for name in HOOKS:
+        noise = 0.3 * torch.randn(cache[name].shape, generator=draw)
+        changed = hooked.run_with_hooks(
+            tokens(), fwd_hooks=[(name, lambda value, hook, noise=noise: value + noise)]
+        )
+        assert (changed - hooked(tokens())).abs().max() > 1e-3, name

@@ -216,3 +216,49 @@ def test_bases_of_impossible_size_are_named(rank):
         principal_basis(np.ones((9, 6)), rank)
     with pytest.raises(ValueError, match=f"got {rank}"):
         random_basis(6, rank, np.random.default_rng(0))
+
+
+def test_activations_of_a_model_that_diverged_have_no_ranks():
+    """The largest logit of NaN is the first: they would look as if one direction were all."""
+    readout, H, labels, mean, rng = drawn(0, "norm and bias")
+    basis = random_basis(12, 3, rng)
+    with pytest.raises(ValueError, match="first in row 0 of 60"):
+        causal_ranks(readout, np.full_like(H, np.nan), labels, basis, mean)
+    with pytest.raises(ValueError, match="first in row 0 of 60"):
+        random_readout_ranks(readout, H, np.full_like(H, np.nan), 3, rng)
+    for basis_, mean_ in ((basis * np.nan, mean), (basis, mean * np.nan)):
+        with pytest.raises(ValueError, match="basis or the mean holds NaN"):
+            rank_curves(readout, H, labels, basis_, mean_, "keep")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda labels: labels[:1], r"60 activations need as many labels; got shape \(1,\)"),
+        (lambda labels: labels[:, None], r"got shape \(60, 1\)"),
+        (lambda labels: labels + 6, r"labels lie in 0…5"),
+        (lambda labels: labels - 6, r"labels lie in 0…5"),
+    ],
+)
+def test_labels_that_would_count_as_wrong_answers_are_named(change, says, unchecked):
+    readout, H, labels, _, _ = drawn(0, "norm")
+    with pytest.raises(ValueError, match=says):
+        accuracy(readout, H, change(labels))
+
+
+def test_labels_outside_the_outputs_have_no_curve():
+    readout, H, labels, mean, rng = drawn(0, "norm")
+    with pytest.raises(ValueError, match="labels lie in 0…5"):
+        rank_curves(readout, H, labels + 6, random_basis(12, 3, rng), mean, "remove")
+
+
+def test_a_random_read_outs_core_is_fitted_on_the_one_half_and_scored_on_the_other():
+    # The halves vary in different directions, so a core of the one does nothing on the other.
+    rng = np.random.default_rng(0)
+    readout, planes = Readout(rng.standard_normal((20, 5))), random_basis(20, 20, rng)
+    white = [rng.standard_normal((200, 10)) for _ in range(2)]
+    white = [np.linalg.qr(X - X.mean(axis=0))[0] for X in white]
+    fit, score = white[0] @ planes[:, :10].T, white[1] @ planes[:, 10:].T
+    for _ in range(5):
+        assert None not in random_readout_ranks(readout, score, score, 4, rng)
+        assert random_readout_ranks(readout, fit, score, 4, rng) == (None, None)

@@ -173,3 +173,21 @@ def test_activations_of_another_layer_are_named(name, unchecked):
     for shape in ((3, 6), (7,)):
         with pytest.raises(ValueError, match=r"takes activations \(N, 7\); got shape"):
             getattr(readout, name)(np.ones(shape))
+
+
+@pytest.mark.parametrize("kind", ["linear", "norm"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_activations_that_are_not_finite_are_named(kind, bad):
+    readout, H = drawn(0, kind)
+    H[4, 2] = bad
+    for work in (readout.logits, readout.jacobian, readout.gramian):
+        with pytest.raises(ValueError, match="first in row 4 of 30; did training diverge"):
+            work(H)
+    with pytest.raises(ValueError, match="first in row 4 of 30"):
+        core(readout, H, 1.0)
+
+
+def test_no_activations_are_no_activations():
+    readout, H = drawn(0, "norm")
+    with pytest.raises(ValueError, match=r"takes activations \(N, 7\); got shape \(0, 7\)"):
+        readout.logits(H[:0])

@@ -1,8 +1,10 @@
 """Many runs: the same as one by one, in the order asked for, and nothing computed twice."""
 
+import json
 import threading
 from dataclasses import replace
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -79,6 +81,14 @@ def test_an_interrupted_call_keeps_what_is_done(empty_cache, monkeypatch):
         train_all(runs, n_jobs=1)
     train_all(runs, n_jobs=1)
     assert seeds == [0, 1, 1]  # seed 0 was not trained again
+
+
+@pytest.fixture
+def unchecked():
+    """Type checks off, as they are for a reader."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture
@@ -277,3 +287,67 @@ def test_an_unknown_group_is_named_with_the_known_ones():
 def test_a_failing_run_says_what_failed(empty_cache):
     with pytest.raises(FloatingPointError, match="seed 7 diverged"):
         train_all([Run(CHAIN, MODEL, replace(SHORT, lr=1e30), 7)], n_jobs=1)
+
+
+def test_after_an_error_no_group_is_handed_out_under_anothers_name(empty_cache):
+    bad = Run(CHAIN, MODEL, replace(SHORT, lr=1e30), 7)
+    good = {name: [Run(CHAIN, MODEL, SHORT, seed)] for name, seed in (("a", 0), ("c", 2))}
+    groups = train_groups({"a": good["a"], "b": [bad], "c": good["c"]}, n_jobs=1)
+    assert [run.seed for run in groups["a"]] == [0]
+    with pytest.raises(FloatingPointError, match="seed 7 diverged"):
+        groups["b"]
+    for name in ("b", "c"):
+        with pytest.raises(RuntimeError, match=f"group '{name}' was not trained: .* Start them"):
+            groups[name]
+    assert [run.seed for run in groups["a"]] == [0]
+
+
+def test_an_interruption_between_two_results_shifts_nothing(empty_cache, monkeypatch):
+    runs = {name: [Run(CHAIN, MODEL, SHORT, s) for s in (0, 1)] for name in ("a", "b")}
+    groups = train_groups(runs, n_jobs=1)
+    results, asked = groups._results, []
+
+    class Interrupted:
+        def __next__(self):
+            asked.append(1)
+            if len(asked) == 2:
+                raise KeyboardInterrupt
+            return next(results)
+
+    monkeypatch.setattr(groups, "_results", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        groups["a"]
+    with pytest.raises(RuntimeError, match="group 'a' was not trained"):
+        groups["a"]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_a_seed_of_numpy_is_the_same_seed(empty_cache, unchecked, kind):
+    run = Run(CHAIN, MODEL, SHORT, kind(3))
+    assert type(run.seed) is int
+    (one,) = train_all([run], n_jobs=1)
+    (two,) = train_all([Run(CHAIN, MODEL, SHORT, 3)], n_jobs=1)
+    assert same(one.state, two.state)
+    assert len(list((empty_cache / "helpers.kept_runs._train").iterdir())) == 1
+
+
+def test_a_seed_below_0_is_named():
+    with pytest.raises(ValueError, match="whole number from 0 on; got -1"):
+        Run(CHAIN, MODEL, SHORT, -1)
+
+
+@pytest.mark.parametrize(
+    ("source", "own"),
+    [
+        (CHAIN, {"helpers.tasks.markov", "helpers.tasks.hmm"}),
+        (ModularAddition(7), {"helpers.tasks.addition", "helpers.fast"}),
+    ],
+)
+def test_the_code_that_trains_a_run_is_in_its_key(empty_cache, source, own):
+    model = replace(MODEL, d_vocab=7, n_ctx=2) if source is not CHAIN else MODEL
+    train_all([Run(source, model, replace(SHORT, steps=1), 0)], n_jobs=1)
+    (manifest,) = empty_cache.glob("*/*/manifest.json")
+    inputs = json.loads(manifest.read_text())["body"]["inputs"]
+    common = {"helpers.kept_runs", "helpers.training", "helpers.models", "helpers.tasks.streams"}
+    assert set(inputs["code"]) == common | own
+    assert set(inputs["packages"]) == {"torch", "numpy", "numba"}

@@ -442,3 +442,10 @@ def test_a_move_of_just_that_much_is_enough_and_only_accuracies_count():
 
     run = train(Halves(), MODEL, replace(TOY, steps=12, eval_every=1, keep_on=0.5), 0)
     assert list(run.kept) == [0, 6, 12]
+
+
+def test_a_branch_that_diverges_names_the_step_from_the_very_first_on():
+    first = train(CHAIN, MODEL, SHORT, 7)
+    branch = replace(SHORT, lr=1e30, warmup=0)
+    with pytest.raises(FloatingPointError, match=r"seed 7 diverged at step 1[3-9] of 24; lower lr"):
+        train(CHAIN, MODEL, branch, 7, start=first.final)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import log
+from numbers import Real
 
 import numpy as np
 
@@ -45,13 +46,19 @@ def prediction(answer: float | int | None, run_it: Callable[[], Sequence[float |
     A prediction is taken as right within a factor of 1.5 of the runs' median.
 
     Raises:
-        ValueError: the delay is not positive.
+        ValueError: the prediction or a run's delay is no positive number.
     """
     if answer is None:
         return check("Exercise 3", None, 1.0)
-    if not answer > 0:
+    if not isinstance(answer, Real) or not answer > 0:
         raise ValueError(f"a delay is a positive number of steps; got {answer}.")
-    found = float(np.median(list(run_it())))
+    delays = list(run_it())
+    if None in delays or not delays or not min(delays) > 0:
+        raise ValueError(
+            f"the runs' delays should be positive steps; got {delays}. Change the setting less, or "
+            "give the runs more steps."
+        )
+    found = float(np.median(delays))
     return check(
         "Exercise 3",
         log(answer / found),
