@@ -253,3 +253,20 @@ def test_a_state_that_was_taken_stays_as_it_was():
     steps(other, 4, 8)
     assert all(torch.equal((taken | weights)[name], before[name]) for name in before)
     assert torch.equal(net.state()["flat"], other.state()["flat"])
+
+
+@pytest.mark.parametrize(("a", "b"), [([11], [1]), ([-1], [1]), ([1], [500]), ([], [])])
+def test_tokens_outside_the_vocabulary_touch_no_memory(a, b):
+    a, b = (torch.tensor(x, dtype=torch.long) for x in (a, b))
+    with pytest.raises(ValueError, match=r"tokens lie in 0…10|rows of as many tokens"):
+        LastPosition.logits(shaken(config()), a, b)
+
+
+def test_loading_a_start_forgets_the_moments():
+    net, fresh = learner(), learner()
+    start = net.state()
+    steps(net, 0, 3)
+    net.load(start)
+    steps(net, 3, 6)
+    steps(fresh, 3, 6)
+    assert torch.equal(net.state()["flat"], fresh.state()["flat"])

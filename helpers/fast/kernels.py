@@ -13,7 +13,15 @@ from typing import no_type_check
 import numba
 import numpy as np
 
-_jit = numba.njit(cache=True, fastmath=True, nogil=True, boundscheck=False)
+
+def _jit(function):
+    # error_model: a division by zero, and by NaN under fastmath, gives infinity or NaN, which the
+    # trainer notices and names, and no ZeroDivisionError, which says nothing
+    how = {"fastmath": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **how)(function)
+    except RuntimeError:  # no folder that it may write to: each process compiles for itself
+        return numba.njit(**how)(function)
 
 
 @_jit

@@ -57,6 +57,8 @@ class LastPosition:
         """Logits at the second position.  The next call writes over what backward needs."""
         config, parts = self.config, self._parts
         p, n, post = config.d_vocab, len(a), config.norm == "post"
+        a, b = a.long(), b.long()
+        _check_pairs(a, b, p)
         tokens, pos = self.parameters.tokens(), self.parameters.values["pos.weight"]
         x = torch.cat([tokens + pos[0], tokens + pos[1]])
         # The first layer reads 2p rows, a row a token and position; later ones p + n, of which
@@ -113,6 +115,17 @@ class LastPosition:
             dnormed = parts.norm_back(f"{name}.ln1", tape["ln1"], dnormed)
         kernels.sum_rows(dnormed.numpy(), tape["rows"], dmid.numpy())
         return dnormed
+
+
+def _check_pairs(a: Tensor, b: Tensor, p: int) -> None:
+    """The kernels look at no bounds: a wrong token would read and write other memory."""
+    if a.shape != b.shape or a.ndim != 1 or not len(a):
+        raise ValueError(
+            f"pairs are two rows of as many tokens; got {tuple(a.shape)} and {tuple(b.shape)}."
+        )
+    ends = [int(end) for x in (a, b) for end in torch.aminmax(x)]
+    if min(ends) < 0 or max(ends) >= p:
+        raise ValueError(f"tokens lie in 0…{p - 1}; got {min(ends)}…{max(ends)}.")
 
 
 def _check_basis(basis: Tensor, p: int) -> None:

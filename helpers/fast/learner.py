@@ -85,5 +85,6 @@ class PairLearner:
             )
         self._vector.copy_(state["flat"])
         moments = {k: v.clone() for k, v in state.items() if k != "flat"}
+        self.optimizer.state.clear()  # a state from before the first step has no moments
         if moments:
             self.optimizer.state[self._vector] = moments

@@ -108,9 +108,15 @@ def train(
                 snapshots.write(values, journal.kept)
             bar.update()
     journal.settle(seed, config)
+    weights = learner.weights()
+    if not all(value.isfinite().all() for value in weights.values()):
+        raise FloatingPointError(  # the last step's loss was still that of the weights before it
+            f"seed {seed} diverged at its last step, {journal.start + journal.done}; lower lr = "
+            f"{config.lr} or lengthen the warm-up."
+        )
     return Trained(
         seed,
-        learner.weights(),
+        weights,
         journal.kept,
         np.array(journal.loss, dtype=np.float32),
         {name: np.array(values) for name, values in journal.history.items()},

@@ -179,3 +179,12 @@ def test_every_setting_of_the_recipe_reaches_the_fast_step():
     for name in ("weight_decay", "betas", "eps", "clip", "lr", "warmup"):  # each of them counts
         other = plainly(task, replace(RECIPE, **{name: getattr(forgotten, name)}), 3)
         assert (ours - other).abs().max() > 1e-2, name
+
+
+@pytest.mark.parametrize("norm", ["pre", "post", "none"])
+@pytest.mark.parametrize("steps", [1, 20])
+def test_divergence_is_named_in_the_fast_step_too(norm, steps):
+    model = replace(MODEL, norm=norm)
+    config = TrainConfig(steps, 30, lr=1e30, weight_decay=1e9, warmup=0, decay=False)
+    with pytest.raises(FloatingPointError, match="seed 7 diverged at"):
+        train(ModularAddition(11), model, config, 7, progress=False)
