@@ -291,3 +291,13 @@ NAN = np.array([0.1, np.nan, 0.2, 0.3])
 def test_what_cannot_be_shown_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         shown(**changes)
+
+
+def test_no_class_is_one_that_the_theme_s_icon_font_takes_for_its_own():
+    """It replaces such elements by icons: a point of class "far" would vanish from the page."""
+    page = shown(band=0.05)._repr_html_()
+    written = {name for value in re.findall(r'class="([^"]*)"', page) for name in value.split()}
+    toggled = set(re.findall(r'classList\.\w+\("([^"]*)"', page))
+    assert "dot" in written and toggled
+    for name in written | toggled:
+        assert not re.fullmatch(r"fa|fa[bdlrst]|fa-.*", name), name

@@ -3,8 +3,11 @@
 import contextlib
 import os
 import signal
+import time
 
 import psutil
+
+PATIENCE = 3.0  # seconds between two looks at the proportional size where nothing grows
 
 
 class Tree:
@@ -17,6 +20,7 @@ class Tree:
     def __init__(self, pid: int):
         self._seen: dict[psutil.Process, float] = {}
         self.peak_mb = 0.0
+        self._looked = (0.0, -PATIENCE, 0.0)  # resident size, time and proportional size then
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen[psutil.Process(pid)] = 0.0
 
@@ -33,11 +37,16 @@ class Tree:
                 times = process.cpu_times()
                 self._seen[process] = times.user + times.system
                 alive.append((process, process.memory_info().rss))
-        total = sum(rss for _, rss in alive) / 1e6
-        if total > self.peak_mb:  # only then can the proportional size, which is dearer, be a peak
-            total = sum(_proportional(process, rss) for process, rss in alive) / 1e6
-            self.peak_mb = max(self.peak_mb, total)
-        return total
+        total, now = sum(rss for _, rss in alive) / 1e6, time.monotonic()
+        if total <= self.peak_mb:
+            return total
+        # The proportional size is dear to read: when the resident one has grown, else now and then.
+        size, at, proportional = self._looked
+        if total > 1.01 * size or now - at >= PATIENCE:
+            proportional = sum(_proportional(process, rss) for process, rss in alive) / 1e6
+            self.peak_mb = max(self.peak_mb, proportional)
+            self._looked = (total, now, proportional)
+        return proportional
 
     @property
     def cpu_seconds(self) -> float:

@@ -49,7 +49,7 @@ STYLE = (
     f".book-slider text{{fill:currentColor;color:{paint(INK)};font-size:12px;"
     "font-family:inherit}"
     ".book-slider :is(.dot,.mark,.rule){transition:transform .15s linear}"
-    ".book-slider .dot.far{fill:none}"
+    ".book-slider .dot.hollow{fill:none}"
     "@media (prefers-reduced-motion:reduce)"
     "{.book-slider :is(.dot,.mark,.rule){transition:none}}"
     "@media print{.book-slider[data-live]>.live{display:none}"
@@ -72,7 +72,7 @@ SCRIPT = """(() => {
       const frame = frames[input.value];
       dots.forEach((dot, i) => {
         put(dot, frame.dots[2 * i], frame.dots[2 * i + 1]);
-        dot.classList.toggle("far", frame.near[i] === "0");
+        dot.classList.toggle("hollow", frame.near[i] === "0");
       });
       marks.forEach((mark, i) => put(mark, frame.x, frame.y[i]));
       put(rule, frame.x, 0);

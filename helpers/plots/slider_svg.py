@@ -76,8 +76,9 @@ def plane(scene: Scene, frame: dict) -> Iterator[str]:
     yield "</text>"
     for i in range(scene.eigenvalues.shape[1]):
         x, y = frame["dots"][2 * i : 2 * i + 2]
-        far = " far" if frame["near"][i] == "0" else ""
-        yield f'<circle class="dot{far}" r="5" fill="{paint(TRAINED)}" fill-opacity=".85" '
+        # Not "far": the theme's icon font takes elements of that class for its own and hides them.
+        hollow = " hollow" if frame["near"][i] == "0" else ""
+        yield f'<circle class="dot{hollow}" r="5" fill="{paint(TRAINED)}" fill-opacity=".85" '
         yield f'stroke="{paint(TRAINED)}" stroke-width="1.5" '
         yield f'style="transform:translate({x}px,{y}px)"/>'
 

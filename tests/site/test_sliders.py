@@ -78,7 +78,7 @@ def test_each_key_goes_one_checkpoint_on_and_says_its_numbers(look, figure):
     )
     assert step(found, ["Home", "ArrowRight", "ArrowRight"]).startswith("step 200: ")
     assert step(found, ["End"]).endswith("R² 1.00, 6 of 6 eigenvalues near the circle")
-    assert found.page.locator(".dot.far").count() == 0
+    assert found.page.locator(".dot.hollow").count() == 0
     assert found.page.locator(".now").inner_text() == "step 1,100"
 
 
