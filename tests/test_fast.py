@@ -1,12 +1,13 @@
 """The fast step computes what the plain module, autograd and AdamW compute."""
 
+import copy
 import itertools
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers.fast import LastPosition, PairLearner, kernels
@@ -46,9 +47,12 @@ def backward(net: LastPosition, tokens: torch.Tensor) -> None:
 
 
 def autograd(module: SmallTransformer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Gradients in float64, so that what is compared with has no rounding of its own."""
+    module = copy.deepcopy(module).double()
     loss = F.cross_entropy(module(tokens)[:, -1], tokens.sum(1) % module.config.d_vocab)
     names, parameters = zip(*module.named_parameters(), strict=True)
-    return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
+    gradients = torch.autograd.grad(loss, parameters)
+    return {name: value.float() for name, value in zip(names, gradients, strict=True)}
 
 
 @pytest.mark.parametrize(("norm", "layers"), list(itertools.product(NORMS, (1, 2, 3))))
@@ -64,6 +68,7 @@ def test_logits_and_gradients_are_the_plain_module_s(norm, layers):
 
 
 @settings(max_examples=15, deadline=None)
+@example("none", 2, 2, 2, 39)  # where PyTorch's own float32 gradient is off by 1.2e-5
 @given(
     st.sampled_from(NORMS),
     st.integers(1, 2),

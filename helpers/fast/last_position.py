@@ -75,7 +75,7 @@ class LastPosition:
             into, middle = parts.norm(f"{name}.{'ln1' if post else 'ln2'}", mid)
             hidden = parts.dense_relu(f"{name}.mlp.fc_in", into)
             base, every = (into if post else mid), np.arange(len(mid))
-            tape = {"normed": normed, "ln1": ln1, "attend": attend, "rows": rows, "stream": len(x)}
+            tape = {"normed": normed, "ln1": ln1, "attend": attend, "rows": rows}
             tape |= {"z": z, "middle": middle, "into": into, "hidden": hidden}
             x = parts.dense_add(f"{name}.mlp.fc_out", hidden, base, every)
             if post:
