@@ -13,6 +13,7 @@ os.environ["MPLBACKEND"] = "Agg"
 for name in ("BOOK_RECORDS", "BOOK_CHAPTER", "BOOK_PROFILE", "BOOK_CORES"):
     os.environ.pop(name, None)
 
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
@@ -31,3 +32,11 @@ install_import_hook(SCIENCE, "beartype.beartype")
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture
+def unchecked():
+    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,6 +1,5 @@
 """Both measures on an ideal Clock and an ideal Pizza, where theory gives their values."""
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -21,14 +20,6 @@ quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
 P = 13
 EVERY = np.stack(np.meshgrid(*3 * [np.arange(P)], indexing="ij"), axis=-1).reshape(-1, 3)
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def circle(ks, p=P):

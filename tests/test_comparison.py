@@ -1,6 +1,5 @@
 """Comparison tools against theory for random subspaces, and against planted structure."""
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -18,14 +17,6 @@ from helpers.comparison import (
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize(("D", "r", "s"), [(64, 3, 3), (20, 2, 5), (8, 7, 4)])

@@ -2,7 +2,6 @@
 
 from itertools import product
 
-import jaxtyping
 import numpy as np
 import pytest
 import scipy.linalg
@@ -21,14 +20,6 @@ from helpers.interventions import necessary_rank, project, rank_curve, sufficien
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
 both_forms = pytest.mark.parametrize("extract", [ace, ace_balanced])
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def frame(rng, D, r):

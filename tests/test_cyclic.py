@@ -1,6 +1,5 @@
 """The cycle against planted circles, roots of unity and points in general position."""
 
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,14 +23,6 @@ from helpers.dynamics import fit_operator, match_eigenvalues
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
 P = 53
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def frame(rng, D, r):

@@ -1,6 +1,5 @@
 """The fitted operator against planted laws and the chain's own spectrum."""
 
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,14 +16,6 @@ from helpers.tasks.markov import Chain, cyclic
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def one_hot(tokens, n_states):

@@ -1,6 +1,5 @@
 """Rank curves against one intervention at a time, and planted redundancy with known ranks."""
 
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,14 +21,6 @@ from helpers.readout import Readout
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
 both_modes = pytest.mark.parametrize("mode", ["keep", "remove"])
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def drawn(seed, kind, D=12, K=6, N=60):

@@ -2,7 +2,6 @@
 
 import tracemalloc
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -16,14 +15,6 @@ from helpers.readout import Readout, core
 quick = settings(max_examples=30, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
 kinds = st.sampled_from(["linear", "norm", "norm and bias"])
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def drawn(seed, kind, D=7, K=5, N=30):

@@ -4,7 +4,6 @@ import json
 import threading
 from dataclasses import replace
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -81,14 +80,6 @@ def test_an_interrupted_call_keeps_what_is_done(empty_cache, monkeypatch):
         train_all(runs, n_jobs=1)
     train_all(runs, n_jobs=1)
     assert seeds == [0, 1, 1]  # seed 0 was not trained again
-
-
-@pytest.fixture
-def unchecked():
-    """Type checks off, as they are for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

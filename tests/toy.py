@@ -60,6 +60,11 @@ def from_spec(spec):
     return Toy(spec["grok"])
 
 
+def same(one, two) -> bool:
+    """Whether two sets of named tensors are the same bit for bit."""
+    return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
+
+
 def identical(one, two) -> bool:
     """Whether two runs are the same bit for bit, whatever of it there is to see."""
     return _same(vars(one), vars(two))

@@ -2,7 +2,6 @@
 
 from itertools import product
 
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,14 +10,6 @@ from hypothesis import strategies as st
 from helpers.tasks.hmm import HiddenMarkov, from_spec, mess3
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def random_source(seed: int, n_hidden: int, n_tokens: int) -> HiddenMarkov:

@@ -1,6 +1,5 @@
 """Markov chains against theory: spectra, stationary laws, and sampled frequencies."""
 
-import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,14 +15,6 @@ from helpers.tasks.markov import (
 )
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
-
-
-@pytest.fixture
-def unchecked():
-    """Shape checks off, so that a function's own error is reached, as it is for a reader."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def random_chain(seed: int, n_states: int) -> Chain:
