@@ -1,0 +1,214 @@
+"""Run everything but the last token once, in groups of one length, and keep keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import nn
+
+from helpers.last_token.decoder import Decoder, take_apart
+from helpers.last_token.outputs import Outputs, Readout
+
+CHUNK = 32  # prompts a group: large matrix products, small memory; see benchmarks/agreement.py
+
+
+@dataclass(frozen=True)
+class Group:
+    """Prompts of one length: ``where`` (B,) they stand among all, their clean ``resid`` (B, L, D),
+
+    the prefixes' ``cache``, which of its entries each prompt uses, ``index`` (B,), and the
+    ``script`` that replays the last token.
+    """
+
+    where: np.ndarray
+    resid: torch.Tensor
+    cache: object
+    index: torch.Tensor
+    script: object
+
+    def take(self, local: np.ndarray) -> Group:
+        """Some of the prompts."""
+        if len(local) == len(self.where) and np.array_equal(local, np.arange(len(local))):
+            return self
+        to = torch.as_tensor(local, device=self.index.device)
+        return replace(
+            self,
+            where=self.where[local],
+            resid=self.resid[to.to(self.resid.device)],
+            index=self.index[to],
+        )
+
+    @cached_property
+    def _frozen(self):
+        from helpers.last_token.replay import freeze
+
+        return freeze(self.cache, self.index)
+
+    def block(self, layer: int, hidden: torch.Tensor) -> torch.Tensor:
+        """Block ``layer`` on R versions of each prompt's last token, (B, R, D) to (B, R, D)."""
+        return self.script.block(layer, hidden, self._frozen)
+
+    def through(self, first: int, hidden: torch.Tensor) -> torch.Tensor:
+        """Hidden states (B, R, D) after blocks ``first`` to the last."""
+        for layer in range(first, self.script.decoder.n_layers):
+            hidden = self.block(layer, hidden)
+        return hidden
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """N prompts ready for extraction and sweeps; see :func:`prepare`."""
+
+    decoder: Decoder
+    readout: Readout
+    groups: tuple[Group, ...]
+    n_prompts: int
+
+    @property
+    def outputs(self) -> Outputs:
+        """The margins that are looked at."""
+        return self.readout.outputs
+
+    @property
+    def n_layers(self) -> int:
+        """L, the number of blocks."""
+        return self.decoder.n_layers
+
+    @property
+    def resid(self) -> Float[np.ndarray, "N L D"]:
+        """Clean ``blocks.{l}.hook_resid_post`` at the last position."""
+        return self.gather(lambda group: group.resid.float())
+
+    @property
+    def margins(self) -> Float[np.ndarray, "N K"]:
+        """Clean margins."""
+        with torch.inference_mode():
+            return self.gather(lambda group: self.readout(group.resid[:, -1]))
+
+    @property
+    def megabytes(self) -> float:
+        """Memory that the kept keys, values and residual streams take."""
+        kept = [group.resid for group in self.groups]
+        caches = {id(group.cache): group.cache for group in self.groups}
+        for cache in caches.values():
+            kept += [t for layer in cache.layers for t in (layer.keys, layer.values)]
+        return sum(t.numel() * t.element_size() for t in kept) / 1e6
+
+    def scored_on(self, outputs: Outputs) -> Prefixes:
+        """The same prompts and their kept prefixes, with other margins."""
+        old = self.readout
+        return replace(self, readout=Readout(old.tail, old.head, old.softcap, outputs))
+
+    def select(self, rows: Sequence[int] | np.ndarray) -> Prefixes:
+        """Some of the prompts, in the order given; nothing is run again.
+
+        Raises:
+            IndexError: a row that is not there.
+        """
+        rows = np.arange(self.n_prompts)[np.asarray(rows)] if len(rows) else np.zeros(0, int)
+        if rows.size == 0:
+            raise IndexError("no prompt is selected; give at least one row.")
+        groups = []
+        for group in self.groups:
+            wanted, local = np.nonzero(rows[:, None] == group.where[None])
+            if len(wanted):
+                groups.append(replace(group.take(local), where=wanted))
+        return replace(self, groups=tuple(groups), n_prompts=len(rows))
+
+    def gather(self, compute) -> np.ndarray:
+        """``compute(group)`` (B, …) of every group, in the order of the prompts, as NumPy."""
+        whole: np.ndarray | None = None
+        for group in self.groups:
+            part = compute(group).cpu().numpy()
+            if whole is None:
+                whole = np.empty((self.n_prompts, *part.shape[1:]), dtype=part.dtype)
+            whole[group.where] = part
+        return whole
+
+    def check_layer(self, layer: int) -> int:
+        """``layer`` itself, where the model has it."""
+        if not 0 <= layer < self.n_layers:
+            raise IndexError(f"layer {layer} is not among 0…{self.n_layers - 1} of this model.")
+        return int(layer)
+
+
+def by_length(tokens: Sequence[Sequence[int]], chunk: int) -> Iterator[np.ndarray]:
+    """Rows of prompts with one length, at most ``chunk`` at once, equal beginnings together.
+
+    Raises:
+        ValueError: no prompt, or one of fewer than two tokens.
+    """
+    lengths = np.array([len(row) for row in tokens])
+    if len(lengths) == 0 or lengths.min() < 2:
+        where = f"prompt {int(lengths.argmin())} has {lengths.min()}" if len(lengths) else "none"
+        raise ValueError(f"need prompts of two tokens or more; {where}.")
+    for length in np.unique(lengths):
+        rows = sorted(np.flatnonzero(lengths == length), key=lambda i: tuple(tokens[i]))
+        for start in range(0, len(rows), chunk):
+            yield np.array(rows[start : start + chunk])
+
+
+def _group(decoder: Decoder, tokens: Sequence[Sequence[int]], where: np.ndarray) -> Group:
+    """Run one group's prefixes, each once though several prompts share it, then its last tokens."""
+    from transformers.cache_utils import DynamicCache
+
+    from helpers.last_token.replay import freeze, record
+
+    ids = torch.tensor([list(tokens[i]) for i in where], device=decoder.device)
+    prefixes, index = torch.unique(ids[:, :-1], dim=0, return_inverse=True)
+    cache = DynamicCache(config=decoder.model.config.get_text_config(decoder=True))
+    decoder.base(prefixes, use_cache=True, **{decoder.cache: cache})
+    script, resid = record(decoder, ids[:, -1:], freeze(cache, index))
+    device = resid[-1].device
+    return Group(where, torch.stack([h.to(device) for h in resid], 1), cache, index, script)
+
+
+def _check(prefixes: Prefixes, tokens: Sequence[Sequence[int]]) -> None:
+    """Hold replayed rows against the model's own forward pass, for one prompt."""
+    group = prefixes.groups[-1].take(np.array([0]))
+    ids = torch.tensor([list(tokens[group.where[0]])], device=prefixes.decoder.device)
+    logits = prefixes.decoder.model(ids, use_cache=False).logits[0, -1].float()
+    want = prefixes.outputs.of_logits(logits)
+    clean = group.resid[:, 0]
+    hidden = torch.stack([clean, -clean, clean], dim=1)  # a stranger between two equal rows
+    got = prefixes.readout(group.through(1, hidden))[0, [0, 2]].to(want.device)
+    scale = max(1.0, float(logits.abs().max()))
+    loose = 1e-4 if prefixes.decoder.dtype == torch.float32 else 0.1
+    gap = float((got - want).abs().max()) / scale
+    if not gap <= loose:
+        raise ValueError(
+            f"{type(prefixes.decoder.model).__name__} cannot be replayed block by block: margins "
+            f"differ by {gap:.1e} of the largest logit from the model's own. Use full_sweep and "
+            "full_extract, which only hook its forward pass."
+        )
+
+
+def prepare(
+    model: nn.Module, tokens: Sequence[Sequence[int]], outputs: Outputs, *, chunk: int = CHUNK
+) -> Prefixes:
+    """Group prompts by length and run each prefix (all tokens but the last) once.
+
+    Args:
+        model: a Hugging Face causal language model in eval mode.
+        tokens: N prompts of two token ids or more, without padding.
+        outputs: the margins to look at; :meth:`Prefixes.scored_on` changes them later.
+        chunk: most prompts in a group, which bounds the memory of a sweep.
+
+    Raises:
+        ValueError: prompts too short, ids beyond the vocabulary, or a model whose replayed last
+            token does not give its own margins (checked on one prompt).
+    """
+    if chunk < 1:
+        raise ValueError(f"a group holds one prompt or more; got chunk = {chunk}.")
+    decoder = take_apart(model)
+    readout = Readout(decoder.tail, decoder.head, decoder.softcap, outputs)
+    with torch.no_grad():
+        groups = tuple(_group(decoder, tokens, where) for where in by_length(tokens, chunk))
+        prefixes = Prefixes(decoder, readout, groups, len(tokens))
+        _check(prefixes, tokens)
+    return prefixes
