@@ -1,16 +1,21 @@
-"""`python -m benchmarks [markov | pairs] [options]`: one benchmark, or both one after the other."""
+"""`python -m benchmarks [markov | pairs | agreement] [options]`: one benchmark.
+
+Without a name, the two of the trainer run one after the other; `agreement` takes minutes and has
+options of its own.
+"""
 
 import sys
 
-from benchmarks import markov, pairs
+from benchmarks import agreement, markov, pairs
 
 BOTH = {"markov": markov.main, "pairs": pairs.main}
+NAMED = {**BOTH, "agreement": agreement.main}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the benchmark named first; without a name, run both with the same options."""
-    if arguments and arguments[0] in BOTH:
-        return BOTH[arguments[0]](arguments[1:])
+    """Run the benchmark named first; without a name, run the trainer's with the same options."""
+    if arguments and arguments[0] in NAMED:
+        return NAMED[arguments[0]](arguments[1:])
     return max([run(arguments) for run in BOTH.values()])
 
 
