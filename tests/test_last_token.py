@@ -333,3 +333,12 @@ def test_plain_extraction_at_the_head_is_the_total_derivative():
         np.testing.assert_allclose(up - down, slope, atol=2e-3 * np.abs(slope).max() + 2e-5)
     assert np.abs(got.jacobian[:, 0]).max() > 1e-3
     assert not got.jacobian[:, 1].any()  # after the last block nothing reads it
+
+
+def test_more_outputs_than_are_differentiated_at_once():
+    ids = np.random.default_rng(5).integers(1, VOCAB, (2, 20))
+    prefixes = both("gpt2")[2].scored_on(Outputs(*ids))
+    whole = extract(prefixes).jacobian
+    for k in (0, 16, 19):
+        alone = extract(prefixes, outputs=[k]).jacobian
+        np.testing.assert_allclose(whole[:, :, [k]], alone, atol=1e-5)

@@ -16,8 +16,8 @@ from torch import nn
 
 from helpers.last_token.decoder import find_blocks, hidden_of
 from helpers.last_token.extraction import Extraction
+from helpers.last_token.groups import CHUNK, by_length
 from helpers.last_token.outputs import Outputs
-from helpers.last_token.prefixes import CHUNK, by_length
 
 
 def _positions(

@@ -13,7 +13,10 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from helpers.last_token.prefixes import Group, Prefixes
+from helpers.last_token.groups import Group
+from helpers.last_token.prefixes import Prefixes
+
+TOGETHER = 16  # outputs differentiated at once, which bounds the memory
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,33 @@ class Extraction:
 def _jacobians(
     prefixes: Prefixes, group: Group, layers: Sequence[int], outputs: Sequence[int]
 ) -> torch.Tensor:
-    """(B, L, K, D): the last token's streams are one graph, and each output one way back."""
+    """(B, L, K, D): the last token's streams at all layers are one graph."""
     first = min(layers)
     with torch.enable_grad():
         streams = {first: group.resid[:, first, None].clone().requires_grad_()}
         for layer in range(first + 1, prefixes.n_layers):
             streams[layer] = group.block(layer, streams[layer - 1])
-        margins = prefixes.readout(streams[prefixes.n_layers - 1])
-        wanted, parts = [streams[layer] for layer in layers], []
-        for k in outputs:  # one way back after the other: batched, they took as long
-            grads = torch.autograd.grad(
-                margins[..., k].sum(), wanted, retain_graph=k != outputs[-1]
-            )
-            parts.append(torch.stack([g[:, 0].float().to(margins.device) for g in grads], 1))
-    return torch.stack(parts, 2)
+        margins = prefixes.readout(streams[prefixes.n_layers - 1])[:, 0, list(outputs)].sum(0)
+        wanted = [streams[layer] for layer in layers]
+        if len(outputs) == 1:
+            grads = [g[None] for g in torch.autograd.grad(margins[0], wanted)]
+            parts = [_stacked(grads, margins.device)]
+        else:  # several outputs in one way back: half the time of one after the other
+            parts = [
+                _stacked(
+                    torch.autograd.grad(
+                        margins, wanted, seeds, retain_graph=True, is_grads_batched=True
+                    ),
+                    margins.device,
+                )
+                for seeds in torch.eye(len(outputs), device=margins.device).split(TOGETHER)
+            ]
+    return torch.cat(parts, 2)
+
+
+def _stacked(grads: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
+    """One (K, B, 1, D) a layer to (B, L, K, D)."""
+    return torch.stack([g[:, :, 0].float().to(device) for g in grads]).permute(2, 0, 1, 3)
 
 
 def extract(

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 
 from helpers.cores import Core
-from helpers.last_token.prefixes import Group, Prefixes
+from helpers.last_token.groups import Group
+from helpers.last_token.prefixes import Prefixes
 
 ROWS = 128  # versions of a prompt side by side; more of them only enlarge the attention's table
 MODES = ("keep", "remove", "flip")
