@@ -270,6 +270,23 @@ def test_kept_prefixes_are_not_changed_by_use():
     assert prefixes.megabytes > 0
 
 
+@every_architecture
+def test_above_a_layer_less_memory_gives_the_same(name):
+    prefixes = prepare(tiny(name), tokens(), OUTPUTS)
+    thin = prefixes.above(1)
+    assert thin.megabytes < prefixes.megabytes
+    rows = np.array([4, 0, 7])
+    H = prefixes.resid[rows, 1] + 1
+    np.testing.assert_array_equal(
+        continue_from(thin.select(rows), 1, H), continue_from(prefixes.select(rows), 1, H)
+    )
+    some, whole = extract(thin, layers=[1]), extract(prefixes, layers=[1])
+    np.testing.assert_array_equal(some.jacobian, whole.jacobian)
+    with pytest.raises(IndexError, match=r"dropped by above\(\)"):
+        continue_from(thin, 0, prefixes.resid[:, 0])
+    continue_from(prefixes, 0, prefixes.resid[:, 0])  # the whole ones are as they were
+
+
 def test_weights_are_the_models_own_and_no_hook_stays():
     model = tiny("qwen2")
     prepare(model, tokens(), OUTPUTS)

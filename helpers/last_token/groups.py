@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -39,6 +40,15 @@ class Group:
             resid=self.resid[to.to(self.resid.device)],
             index=self.index[to],
         )
+
+    def above(self, layer: int) -> Group:
+        """Without the keys and values of blocks 0…``layer``, whose memory goes free."""
+        from transformers.cache_utils import Cache
+
+        kept = [copy.copy(entry) for entry in self.cache.layers]
+        for entry in kept[: layer + 1]:
+            entry.keys = entry.values = torch.empty(0)
+        return replace(self, cache=Cache(layers=kept))
 
     @cached_property
     def _frozen(self):

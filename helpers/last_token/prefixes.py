@@ -23,6 +23,7 @@ class Prefixes:
     readout: Readout
     groups: tuple[Group, ...]
     n_prompts: int
+    lowest: int = 0  # keys and values of blocks up to this one are not needed, or dropped
 
     @property
     def outputs(self) -> Outputs:
@@ -75,6 +76,18 @@ class Prefixes:
                 groups.append(replace(group.take(local), where=wanted))
         return replace(self, groups=tuple(groups), n_prompts=len(rows))
 
+    def above(self, layer: int) -> Prefixes:
+        """For work at ``layer`` and above alone: the keys and values below are dropped.
+
+        They are freed once nothing else holds the prefixes that this was called on.
+
+        Raises:
+            IndexError: no such layer, or one whose keys are dropped already.
+        """
+        self.check_layer(layer)
+        groups = tuple(group.above(layer) for group in self.groups)
+        return replace(self, groups=groups, lowest=layer)
+
     def gather(self, compute) -> np.ndarray:
         """``compute(group)`` (B, …) of every group, in the order of the prompts, as NumPy."""
         whole: np.ndarray | None = None
@@ -89,6 +102,11 @@ class Prefixes:
         """``layer`` itself, where the model has it."""
         if not 0 <= layer < self.n_layers:
             raise IndexError(f"layer {layer} is not among 0…{self.n_layers - 1} of this model.")
+        if layer < self.lowest:
+            raise IndexError(
+                f"keys and values below layer {self.lowest} were dropped by above(); prepare the "
+                f"prompts again to work at layer {layer}."
+            )
         return int(layer)
 
 
