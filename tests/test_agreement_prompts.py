@@ -20,6 +20,7 @@ from helpers.tasks.agreement.lexicon import (
     plural_of,
 )
 from helpers.tasks.agreement.templates import TEMPLATES, every_item, write_item
+from helpers.tasks.agreement.vocabulary import vocabulary
 
 quick = settings(max_examples=8, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
@@ -292,3 +293,11 @@ def test_unknown_names_are_listed():
         capacity("clefts", "test")
     with pytest.raises(ValueError, match=r"kinds of nouns are person, .*'plant'"):
         nouns("test", "plant")
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_vocabulary_holds_every_word_of_every_prompt(split):
+    known = set(vocabulary())
+    for text in generate(1200, split, 7).texts:
+        for word in text.replace(",", "").split():
+            assert word in known or word.lower() in known, word

@@ -10,6 +10,8 @@ import torch
 from helpers.cache import CacheWarning
 from helpers.pretrained import ModelFileError, NoSafetensorsError, PretrainedError, load, toy
 from helpers.pretrained.model import wants_bos
+from helpers.tasks.agreement.generate import generate
+from helpers.tasks.agreement.verbs import verb_pairs
 
 WORDS = ["the", "key", "keys", "to", "cabinet", "cabinets", "is", "are", "was", "were"]
 TEXTS = ["The key to the cabinets", "the keys"]
@@ -201,3 +203,20 @@ def test_toys_of_one_seed_do_not_touch_the_caller_s_random_state():
     torch.manual_seed(3)
     toy.model("gpt2", 10)
     assert np.array_equal(torch.rand(4), expected)
+
+
+@pytest.mark.parametrize("architecture", toy.ARCHITECTURES)
+def test_a_named_toy_prefers_the_verb_that_agrees_and_a_plain_one_does_not(architecture, tmp_path):
+    toy.save(architecture, tmp_path)
+    margins = []
+    for model in (load(f"toy:{architecture}"), load(str(tmp_path))):
+        pairs = verb_pairs(model.tokenizer)
+        prompts = generate(48, "test", 0, templates=("plain",))
+        gaps = []
+        for tokens, number in zip(model.to_tokens(prompts.texts), prompts.head_number, strict=True):
+            with torch.no_grad():
+                logits = model.model(torch.tensor([tokens])).logits[0, -1]
+            margin = logits[pairs.plural_ids[0]] - logits[pairs.singular_ids[0]]
+            gaps.append((2 * int(number) - 1) * float(margin))
+        margins.append(np.mean(gaps))
+    assert margins[0] > 0.5 and margins[0] > 2 * abs(margins[1]), margins

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import json
 from collections.abc import Sequence
 from importlib import metadata
@@ -21,9 +20,6 @@ from helpers.pretrained.gguf_file import quiet
 ARCHITECTURES = ("gpt2", "llama", "gemma2", "qwen2", "neox")
 _ADDS_BOS = {"llama", "gemma2"}  # as their real tokenizers do
 _SPECIAL = ("<unk>", "<bos>", "<eos>")
-_WORDS = """the a an and or of to near beside behind with that this these those who which by in on
-key keys cabinet cabinets dog dogs cat cats author authors book books table tables car cars tree
-trees is are was were has have does do it they he she not very old new red here there"""
 
 
 def folder(architecture: str, words: Sequence[str] | None = None, seed: int = 0) -> Path:
@@ -34,22 +30,60 @@ def folder(architecture: str, words: Sequence[str] | None = None, seed: int = 0)
     versions = [metadata.version(name) for name in ("transformers", "tokenizers", "torch")]
     what = json.dumps([architecture, words, seed, code, versions])
     key = f"{architecture}-{hashlib.sha256(what.encode()).hexdigest()[:40]}"
-    write = functools.partial(save, architecture, words=words, seed=seed)
+    write = functools.partial(save, architecture, words=words, seed=seed, agreeing=True)
     return folders.kept("pretrained.toy", key, write)
 
 
-def save(architecture: str, to: Path, *, words: Sequence[str] | None = None, seed: int = 0) -> None:
+def save(
+    architecture: str,
+    to: Path,
+    *,
+    words: Sequence[str] | None = None,
+    seed: int = 0,
+    agreeing: bool = False,
+) -> None:
     """Write config, safetensors and tokenizer to the folder `to`.
 
     The vocabulary holds each of `words` as it is and capitalised, with and without a space before
-    it, and the signs . , ? ! ; (`words` None: those of `helpers.tasks.agreement`.)
+    it, and the signs . , ? ! ; (`words` None: those of chapter 3's prompts.) `agreeing` plants
+    number in it, by `plant_number`.
     Raises ValueError for an unknown architecture, or a word that is not one word.
     """
     words = list(default_words() if words is None else words)
     made = tokenizer(words, adds_bos=architecture in _ADDS_BOS)
+    decoder = model(architecture, len(made), seed)
+    if agreeing:
+        plant_number(decoder, made, seed)
     with quiet():
-        model(architecture, len(made), seed).save_pretrained(to)
+        decoder.save_pretrained(to)
         made.save_pretrained(to)
+
+
+def plant_number(decoder: Any, made: Any, seed: int = 0, strength: float = 4.0) -> None:
+    """Give the embeddings of nouns, and the unembeddings of verbs, one direction for number.
+
+    Plural forms move by +`strength` along it, singular ones by −`strength`, so that the random
+    model tells a noun's number right after it, and prefers the verb that agrees.
+    """
+    import torch
+
+    from helpers.tasks.agreement.lexicon import SPLITS, nouns
+    from helpers.tasks.agreement.verbs import CANDIDATES
+
+    generator, vocabulary = torch.Generator().manual_seed(seed), made.get_vocab()
+    W_E, W_U = (
+        layer.weight for layer in (decoder.get_input_embeddings(), decoder.get_output_embeddings())
+    )
+    axis = torch.randn(W_E.shape[1], generator=generator)
+    axis *= strength / axis.norm()
+    forms = [(noun.singular, noun.plural) for split in SPLITS for noun in nouns(split)]
+    with torch.no_grad():
+        for weight, pairs in ((W_E, forms), (W_U, CANDIDATES)):
+            for pair in pairs:
+                for sign, form in zip((-1, 1), pair, strict=True):
+                    for token in (form, f" {form}"):
+                        if token in vocabulary:
+                            weight[vocabulary[token]] += sign * axis
 
 
 def model(architecture: str, d_vocab: int, seed: int = 0) -> Any:
@@ -148,13 +182,10 @@ def tokenizer(words: Sequence[str], adds_bos: bool) -> Any:
 
 
 def default_words() -> list[str]:
-    """The words of `helpers.tasks.agreement` where it says them, else a few of our own."""
-    if importlib.util.find_spec("helpers.tasks.agreement") is not None:
-        from helpers.tasks import agreement
+    """The words of chapter 3's prompts and outputs."""
+    from helpers.tasks.agreement.vocabulary import vocabulary
 
-        if hasattr(agreement, "words"):
-            return list(agreement.words())
-    return _WORDS.split()
+    return list(vocabulary())
 
 
 def _but(settings: dict[str, Any], *names: str) -> dict[str, Any]:
