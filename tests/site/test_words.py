@@ -16,6 +16,10 @@ def dependencies() -> set[str]:
     for extra in project["optional-dependencies"].values():
         lines += extra
     names = {re.match(r"[A-Za-z0-9._-]+", line)[0].lower().replace("_", "-") for line in lines}
+    locked = (ROOT / "models.lock").read_text(encoding="utf-8")
+    models = re.findall(r"^([a-z0-9-]+)==", locked, re.MULTILINE)
+    # a model in several packages has one reason
+    names |= {re.sub(r"-part\d+$", "", name) for name in models}
     return names - {project["name"]}
 
 
