@@ -21,20 +21,22 @@ import platform
 import resource
 import time
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from helpers.cores import Core, ace
 from helpers.interventions import project
 from helpers.last_token import Outputs, every_mode, extract, prepare, sweep
 from helpers.last_token.sweeps import MODES
+from helpers.tasks.agreement.generate import generate
 
 ROOT = Path(__file__).resolve().parents[1]
 GOAL = 15.0
+SEED = 100
 TOLERANCE = 1e-4
 
 
@@ -239,21 +241,8 @@ def shortfalls(record: dict) -> list[str]:
 
 
 def prompts(n: int) -> list[str]:
-    """``n`` plain prompts, all of different words; the chapter's own are not needed for timing."""
-    shapes = (
-        "The {h} to the {a}",
-        "The {h} that the {a} liked",
-        "Near the old {a}, the {h}",
-        "The {h} behind the small {a} of the city",
-        "In the morning the {h} of the {a}",
-    )
-    heads = ("key", "dog", "author", "teacher", "bottle", "picture", "farmer", "senator")
-    others = ("cabinet", "park", "river", "book", "table")
-    whole = [
-        shape.format(h=h + p, a=a + q)
-        for shape, h, a, p, q in product(shapes, heads, others, ("", "s"), ("", "s"))
-    ]
-    return [whole[i] for i in np.random.default_rng(100).permutation(len(whole))[:n]]
+    """``n`` of the chapter's own prompts, drawn with a seed that nothing published uses."""
+    return list(generate(n, "test", SEED).texts)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -262,12 +251,14 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m benchmarks agreement", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--model", default="smollm2", help="a name that helpers.pretrained loads")
-    parser.add_argument("--prompts", type=int, default=120, help="how many, at most 800")
+    parser.add_argument("--prompts", type=int, default=120, help="how many")
     parser.add_argument("--check", action="store_true", help="exit 1 where the goal is missed")
     parser.add_argument("--output", type=Path, default=ROOT / "_build" / "bench" / "agreement.json")
     options = parser.parse_args(arguments)
-    if not 2 <= options.prompts <= 800:
-        parser.error("need 2 to 800 prompts.")
+    try:
+        texts = prompts(options.prompts)
+    except ValueError as problem:
+        parser.error(str(problem))
     from helpers.pretrained import load
 
     threads = torch.get_num_threads()
@@ -276,8 +267,9 @@ def main(arguments: list[str] | None = None) -> int:
         loaded = load(options.model, dtype=torch.float32)
         words = loaded.to_tokens([" is", " are", " was", " were"])
         is_, are, was, were = (ids[-1] for ids in words)
-        tokens = loaded.to_tokens(prompts(options.prompts))
-        record = measure(loaded.model, tokens, Outputs([[are, were]], [[is_, was]]))
+        outputs = Outputs([[are, were]], [[is_, was]])
+        with threadpool_limits(1):  # NumPy's threads spin while they wait, which counts as work
+            record = measure(loaded.model, loaded.to_tokens(texts), outputs)
     finally:
         torch.set_num_threads(threads)
     options.output.parent.mkdir(parents=True, exist_ok=True)

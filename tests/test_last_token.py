@@ -258,14 +258,14 @@ def test_a_direction_can_be_trained_through_the_upper_layers():
 
 def test_kept_prefixes_are_not_changed_by_use():
     prefixes = prepare(tiny("gemma3_text"), tokens(), OUTPUTS)
-    before = [layer.keys.clone() for g in prefixes.groups for layer in g.cache.layers]
+    before = [layer[0].clone() for g in prefixes.groups for layer in g.store]
     H = prefixes.resid[:, 0]
     first = continue_from(prefixes, 0, H)
     extract(prefixes)
     np.testing.assert_array_equal(continue_from(prefixes, 0, H), first)
-    after = [layer.keys for g in prefixes.groups for layer in g.cache.layers]
+    after = [layer[0] for g in prefixes.groups for layer in g.store]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    shared = sum(len(g.where) - len(g.cache.layers[0].keys) for g in prefixes.groups)
+    shared = sum(len(g.where) - len(g.store[0][0]) for g in prefixes.groups)
     assert shared >= 4  # prompts that share a prefix share its keys
     assert prefixes.megabytes > 0
 

@@ -15,7 +15,7 @@ class Decoder:
 
     ``base`` gives hidden states for tokens, ``blocks`` are its layers, ``tail`` what follows them,
     ``head`` the unembedding, ``softcap`` its cap on logits, ``cache`` the name under which ``base``
-    takes keys and values.
+    takes keys and values; ``mixes_lengths`` that it can be told positions and padding.
     """
 
     model: nn.Module
@@ -25,6 +25,7 @@ class Decoder:
     head: nn.Module
     softcap: float | None
     cache: str
+    mixes_lengths: bool
 
     @property
     def n_layers(self) -> int:
@@ -114,4 +115,5 @@ def take_apart(model: nn.Module) -> Decoder:
         head,
         getattr(config, "final_logit_softcapping", None),
         "cache" if "cache" in parameters else "past_key_values",
+        {"position_ids", "attention_mask"} <= set(parameters),
     )

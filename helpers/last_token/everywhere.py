@@ -16,7 +16,7 @@ from torch import nn
 
 from helpers.last_token.decoder import find_blocks, hidden_of
 from helpers.last_token.extraction import Extraction
-from helpers.last_token.groups import CHUNK, by_length
+from helpers.last_token.groups import TOGETHER, in_groups
 from helpers.last_token.outputs import Outputs
 
 
@@ -71,7 +71,7 @@ def full_sweep(
         raise IndexError(f"layer {layer} is not among 0…{len(blocks) - 1} of this model.")
     margins = np.empty((len(tokens), len(outputs)), dtype=np.float32)
     device = model.get_input_embeddings().weight.device
-    for where in by_length(tokens, CHUNK):
+    for where in in_groups(tokens, TOGETHER):
         mask = torch.zeros(len(where), len(tokens[where[0]]), dtype=torch.bool)
         for b, i in enumerate(where):
             mask[b, chosen[i]] = True
@@ -126,7 +126,7 @@ def full_extract(
     jacobian = np.empty((N, len(layers), K, D), dtype=np.float32)
     margins = np.empty((N, K), dtype=np.float32)
     device = model.get_input_embeddings().weight.device
-    for where in by_length(tokens, CHUNK):
+    for where in in_groups(tokens, TOGETHER):
         at = (torch.arange(len(where)), torch.tensor([chosen[i][0] for i in where]))
         seen: dict[int, torch.Tensor] = {}
 

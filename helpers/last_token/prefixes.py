@@ -1,4 +1,4 @@
-"""Run everything but the last token once, in groups of one length, and keep keys and values."""
+"""Run everything but the last token once, in groups, and keep keys and values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import nn
 
 from helpers.last_token.decoder import Decoder, take_apart
-from helpers.last_token.groups import CHUNK, Group, by_length, run_group
+from helpers.last_token.groups import CHUNK, Group, in_groups, run_group
 from helpers.last_token.outputs import Outputs, Readout
 
 
@@ -50,9 +50,8 @@ class Prefixes:
     def megabytes(self) -> float:
         """Memory that the kept keys, values and residual streams take."""
         kept = [group.resid for group in self.groups]
-        caches = {id(group.cache): group.cache for group in self.groups}
-        for cache in caches.values():
-            kept += [t for layer in cache.layers for t in (layer.keys, layer.values)]
+        stores = {id(group.store): group.store for group in self.groups}
+        kept += [X for store in stores.values() for layer in store for X in layer]
         return sum(t.numel() * t.element_size() for t in kept) / 1e6
 
     def scored_on(self, outputs: Outputs) -> Prefixes:
@@ -112,7 +111,9 @@ class Prefixes:
 
 def _check(prefixes: Prefixes, tokens: Sequence[Sequence[int]]) -> None:
     """Hold replayed rows against the model's own forward pass, for one prompt."""
-    group = prefixes.groups[-1].take(np.array([0]))
+    lengths = [[len(tokens[i]) for i in group.where] for group in prefixes.groups]
+    group = prefixes.groups[int(np.argmax([max(some) - min(some) for some in lengths]))]
+    group = group.take(np.array([0]))  # the shortest, before which most is masked
     ids = torch.tensor([list(tokens[group.where[0]])], device=prefixes.decoder.device)
     logits = prefixes.decoder.model(ids, use_cache=False).logits[0, -1].float()
     want = prefixes.outputs.of_logits(logits)
@@ -133,13 +134,13 @@ def _check(prefixes: Prefixes, tokens: Sequence[Sequence[int]]) -> None:
 def prepare(
     model: nn.Module, tokens: Sequence[Sequence[int]], outputs: Outputs, *, chunk: int = CHUNK
 ) -> Prefixes:
-    """Group prompts by length and run each prefix (all tokens but the last) once.
+    """Group prompts by length and run each different prefix (all tokens but the last) once.
 
     Args:
         model: a Hugging Face causal language model in eval mode.
         tokens: N prompts of two token ids or more, without padding.
         outputs: the margins to look at; :meth:`Prefixes.scored_on` changes them later.
-        chunk: most prompts in a group, which bounds the memory of a sweep.
+        chunk: most prompts in a group, which bounds the memory of an extraction.
 
     Raises:
         ValueError: prompts too short, ids beyond the vocabulary, or a model whose replayed last
@@ -150,7 +151,8 @@ def prepare(
     decoder = take_apart(model)
     readout = Readout(decoder.tail, decoder.head, decoder.softcap, outputs)
     with torch.no_grad():
-        groups = tuple(run_group(decoder, tokens, where) for where in by_length(tokens, chunk))
+        rows = in_groups(tokens, chunk, mixed=decoder.mixes_lengths)
+        groups = tuple(run_group(decoder, tokens, where) for where in rows)
         prefixes = Prefixes(decoder, readout, groups, len(tokens))
         _check(prefixes, tokens)
     return prefixes

@@ -12,57 +12,67 @@ import inspect
 
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from helpers.last_token.decoder import Decoder, hidden_of
 
 
 class FrozenLayer(DynamicLayer):
-    """One layer's keys and values of some prefixes: read, never written.
+    """One layer's keys and values of U prefixes (U, heads, P, d): read, never written.
 
-    ``source`` is the layer as the prefix left it, of U prefixes; ``index`` (B,) says which of them
-    belongs to each prompt.
+    ``index`` (B,) says which of them belongs to each prompt.
     """
 
-    def __init__(self, source, index: torch.Tensor) -> None:
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> None:
         super().__init__()
-        self.source, self.index, self.is_sliding = source, index, source.is_sliding
+        self.keys, self.values, self.index = keys, values, index
         self.is_initialized = True
-
-    @property
-    def length(self) -> int:
-        """Positions held; fewer than the prefix has where a window slides."""
-        return self.source.keys.shape[-2]
 
     def update(self, key_states, value_states, *args, **kwargs):
         """The prefix's keys and values followed by the new ones, which are not kept."""
         index = self.index.to(key_states.device)
-        old = (self.source.keys[index], self.source.values[index])
+        old = (self.keys[index], self.values[index])
         new = (key_states, value_states)
         return tuple(torch.cat(pair, dim=-2) for pair in zip(old, new, strict=True))
 
-    def get_seq_length(self) -> int:
-        """Length of the prefix."""
-        return self.source.get_seq_length()
 
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """As the prefix's own layer."""
-        return self.source.get_mask_sizes(query_length)
+Store = list[tuple[torch.Tensor, torch.Tensor]]  # keys and values of each layer
 
 
-def freeze(cache: Cache, index: torch.Tensor) -> Cache:
-    """A cache that answers with the prefixes ``index`` of ``cache``."""
-    return Cache(layers=[FrozenLayer(layer, index) for layer in cache.layers])
+def freeze(store: Store, index: torch.Tensor) -> Cache:
+    """A cache that answers with the prefixes ``index`` of ``store``."""
+    return Cache(layers=[FrozenLayer(keys, values, index) for keys, values in store])
 
 
-def _first(value):
-    """One prompt's share of an argument: prompts of one length have these in common."""
-    if isinstance(value, torch.Tensor):
-        return value[:1].detach() if value.ndim > 1 else value.detach()
+def run_prefixes(decoder: Decoder, prefixes: list[tuple[int, ...]], length: int) -> Store:
+    """Keys and values of U prefixes, each moved to the right end of ``length`` positions.
+
+    They are run padded on the right, where nothing before the padding can see it.  Moved to the
+    right end they lie as far from the last token as they stood, which sliding windows measure; what
+    lies before them is masked.
+    """
+    ids = torch.zeros(len(prefixes), max(map(len, prefixes)), dtype=torch.long)
+    for i, row in enumerate(prefixes):
+        ids[i, : len(row)] = torch.tensor(row)
+    cache = DynamicCache()  # without a configuration it keeps every position of every layer
+    decoder.base(ids.to(decoder.device), use_cache=True, **{decoder.cache: cache})
+    lengths = torch.tensor([[len(row)] for row in prefixes])
+    source = (torch.arange(length) - (length - lengths)).clamp(min=0)[:, None, :, None]
+
+    def moved(X: torch.Tensor) -> torch.Tensor:
+        return X.gather(2, source.to(X.device).expand(-1, X.shape[1], -1, X.shape[3]))
+
+    return [(moved(layer.keys), moved(layer.values)) for layer in cache.layers]
+
+
+def _pick(value, index: torch.Tensor, batch: int):
+    """The prompts ``index`` of an argument that was made for ``batch`` prompts."""
     if isinstance(value, tuple | list):
-        return type(value)(_first(entry) for entry in value)
+        return type(value)(_pick(entry, index, batch) for entry in value)
     if isinstance(value, dict):
-        return {key: _first(entry) for key, entry in value.items()}
+        return {key: _pick(entry, index, batch) for key, entry in value.items()}
+    if isinstance(value, torch.Tensor) and value.ndim > 1 and len(value) == batch:
+        return value[index.to(value.device)]
     return value
 
 
@@ -84,27 +94,44 @@ def _widen(value, rows: int):
 def row_mask(
     recorded: torch.Tensor | None, length: int, rows: int, like: torch.Tensor
 ) -> torch.Tensor:
-    """Additive mask (1, 1, R, length + R): each row sees what the last token saw, and itself."""
+    """Additive mask (B, 1, R, length + R): each row sees what the last token saw, and itself.
+
+    ``recorded`` (B, 1, 1, length + 1) is the last token's, additive or True for what it sees.
+    """
     lowest = torch.finfo(like.dtype).min
     if recorded is None:
-        seen = like.new_zeros(length + 1)
+        seen = like.new_zeros(1, length + 1)
     elif recorded.dtype == torch.bool:
-        seen = like.new_zeros(length + 1).masked_fill(~recorded[0, 0, 0].to(like.device), lowest)
+        hidden = ~recorded[:, 0, 0].to(like.device)
+        seen = like.new_zeros(hidden.shape).masked_fill(hidden, lowest)
     else:
-        seen = recorded[0, 0, 0].to(like)
-    own = like.new_full((rows, rows), lowest)
-    own.fill_diagonal_(float(seen[-1]))
-    return torch.cat([seen[:-1].expand(rows, -1), own], dim=1)[None, None]
+        seen = recorded[:, 0, 0].to(like)
+    before = seen[:, None, :-1].expand(-1, rows, -1)
+    itself = torch.eye(rows, dtype=torch.bool, device=like.device)
+    own = torch.where(itself, seen[:, -1, None, None], lowest)
+    return torch.cat([before, own], dim=2)[:, None]
 
 
 class Script:
-    """What the model passed to each block with the last token, to be passed again.
+    """What the model passed to each block with the last tokens of B prompts, to be passed again.
 
-    Made by :func:`record` from one run of prompts that have one length.
+    Made by :func:`record`.
     """
 
-    def __init__(self, decoder: Decoder, calls: list[dict]) -> None:
-        self.decoder, self.calls = decoder, calls
+    def __init__(self, decoder: Decoder, calls: list[dict], batch: int) -> None:
+        self.decoder, self.calls, self.batch = decoder, calls, batch
+
+    def take(self, index: torch.Tensor) -> Script:
+        """The same for some of the prompts; what blocks have in common stays one tensor."""
+        memory: dict[int, object] = {}
+
+        def once(value):
+            if id(value) not in memory:
+                memory[id(value)] = _pick(value, index, self.batch)
+            return memory[id(value)]
+
+        calls = [{name: once(value) for name, value in call.items()} for call in self.calls]
+        return Script(self.decoder, calls, len(index))
 
     def block(self, layer: int, hidden: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Block ``layer`` on hidden states (B, R, D), as ``blocks.{layer}`` on the last token."""
@@ -114,15 +141,20 @@ class Script:
             if isinstance(value, Cache):
                 given[name] = cache
             elif is_mask or (name == "attention_mask" and value is None):
-                length = cache.layers[layer].length
+                length = cache.layers[layer].keys.shape[-2]
                 given[name] = row_mask(value, length, rows, hidden)
             else:
                 given[name] = _widen(value, rows)
         return hidden_of(self.decoder.blocks[layer](hidden, **given))
 
 
-def record(decoder: Decoder, last: torch.Tensor, cache: Cache) -> tuple[Script, list[torch.Tensor]]:
-    """Run the last tokens (B, 1) once; return the script and every block's output (B, D)."""
+def record(
+    decoder: Decoder, last: torch.Tensor, cache: Cache, lengths: torch.Tensor
+) -> tuple[Script, list[torch.Tensor]]:
+    """Run the last tokens (B, 1) once; return the script and every block's output (B, D).
+
+    ``lengths`` (B,) of the prefixes are the tokens' positions.
+    """
     calls: list[dict] = [{} for _ in decoder.blocks]
     resid: list[torch.Tensor] = [torch.empty(0)] * decoder.n_layers
 
@@ -132,7 +164,7 @@ def record(decoder: Decoder, last: torch.Tensor, cache: Cache) -> tuple[Script, 
         def before(module, args, kwargs):
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             given.pop(names[0])  # the hidden states
-            calls[layer] = {name: _first(value) for name, value in given.items()}
+            calls[layer] = given
 
         def after(module, inputs, output):
             resid[layer] = hidden_of(output)[:, -1].detach()
@@ -143,9 +175,15 @@ def record(decoder: Decoder, last: torch.Tensor, cache: Cache) -> tuple[Script, 
         ]
 
     hooks = [hook for pair in enumerate(decoder.blocks) for hook in watch(*pair)]
+    given = {decoder.cache: cache}
+    if decoder.mixes_lengths:
+        whole = cache.get_seq_length()
+        seen = torch.arange(whole + 1) >= (whole - lengths)[:, None]
+        given["attention_mask"] = seen.long().to(last.device)
+        given["position_ids"] = lengths[:, None].to(last.device)
     try:
-        decoder.base(last, use_cache=True, **{decoder.cache: cache})
+        decoder.base(last, use_cache=True, **given)
     finally:
         for hook in hooks:
             hook.remove()
-    return Script(decoder, calls), resid
+    return Script(decoder, calls, len(last)), resid
