@@ -25,7 +25,7 @@ def perfect_flip(answer: float | int | None) -> Message:
 
 
 def left_over_covariance(
-    answer: np.ndarray | Sequence[float] | None,
+    answer: np.ndarray | Sequence[float | int] | None,
     h: Float[np.ndarray, "N D"],
     w: Float[np.ndarray, " D"],
 ) -> Message:
@@ -36,7 +36,7 @@ def left_over_covariance(
         "Exercise 2",
         answer,
         np.zeros(h.shape[1]),
-        rtol=0,
+        rtol=0.0,
         atol=1e-6 * float(np.linalg.norm(C @ w)),
         hints=[
             "With one linear output the core is the direction C w, with C the covariance.",
@@ -59,7 +59,7 @@ def push_ratio(answer: float | int | None) -> Message:
     )
 
 
-def pooled_and_within(answer: Sequence[float] | np.ndarray | None) -> Message:
+def pooled_and_within(answer: Sequence[float | int] | np.ndarray | None) -> Message:
     """Exercise 4: pooled correlation of s + e₁ and s + e₂ with s = ±2, and the one at fixed s."""
     return check(
         "Exercise 4",
