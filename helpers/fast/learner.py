@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from helpers.fast.last_position import LastPosition
+from helpers.fast import kernels
+from helpers.fast.adamw import AdamW
+from helpers.fast.last_position import LastPosition, check_tokens
 from helpers.models import ModelConfig
 
 
@@ -38,26 +39,23 @@ class PairLearner:
     ) -> None:
         self.net, self.clip = LastPosition(config, seed, basis, code_scale), clip
         parameters = self.net.parameters
-        self._vector = parameters.flat
-        self._vector.grad = parameters.grad
-        self.optimizer = torch.optim.AdamW(
-            [self._vector], 1e-3, betas, eps, weight_decay, fused=True
-        )
+        self._vector, self._grad = parameters.flat, parameters.grad
+        self.optimizer = AdamW(self._vector, self._grad, betas, eps, weight_decay)
 
     def step(self, batch: tuple[Tensor, Tensor, Tensor], lr: float) -> Float[Tensor, ""]:
         """One step on (a, b, c), each (n,); returns the mean loss before it, in nats."""
         a, b, c = batch
-        log_probs = torch.log_softmax(self.net.logits(a, b), dim=1)
-        loss = F.nll_loss(log_probs, c)
-        dlogits = log_probs.exp_()
-        dlogits.scatter_add_(1, c[:, None], dlogits.new_full((len(c), 1), -1.0))
-        self.net.backward(dlogits.div_(len(c)))
+        logits, answers = self.net.forward(a, b), c.long().numpy()
+        check_tokens(answers, self.net.config.d_vocab)
+        log_probs = torch.log_softmax(torch.from_numpy(logits), 1)
+        dlogits = log_probs.exp().numpy()
+        loss = kernels.cross_entropy(log_probs.numpy(), dlogits, answers)
+        self.net.send_back(dlogits)
         if self.clip:
-            norm = self._vector.grad.norm()
-            self._vector.grad.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
-        self.optimizer.param_groups[0]["lr"] = lr
-        self.optimizer.step()
-        return loss
+            norm = self._grad.norm()
+            self._grad.mul_((self.clip / (norm + 1e-6)).clamp(max=1.0))
+        self.optimizer.step(lr)
+        return torch.tensor(loss, dtype=torch.float32)
 
     def accuracy(self, a: Int[Tensor, " n"], b: Int[Tensor, " n"], c: Int[Tensor, " n"]) -> Tensor:
         """Which of the answers are right, (n,) of bool."""
@@ -69,8 +67,7 @@ class PairLearner:
 
     def state(self) -> dict[str, Tensor]:
         """All that a later start needs to go on with the same numbers."""
-        moments = self.optimizer.state.get(self._vector, {})
-        return {"flat": self._vector.clone(), **{k: v.clone() for k, v in moments.items()}}
+        return {"flat": self._vector.clone(), **self.optimizer.state()}
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Go on from :meth:`state`.
@@ -84,7 +81,4 @@ class PairLearner:
                 "start from a run of the same model."
             )
         self._vector.copy_(state["flat"])
-        moments = {k: v.clone() for k, v in state.items() if k != "flat"}
-        self.optimizer.state.clear()  # a state from before the first step has no moments
-        if moments:
-            self.optimizer.state[self._vector] = moments
+        self.optimizer.load(state)  # a state from before the first step has no moments
