@@ -1,4 +1,4 @@
-"""Checks of chapter 3's exercises accept the right answer, got here by drawing, and nothing near."""
+"""Checks of chapter 3's exercises accept the right answer, got here by drawing, and no other."""
 
 import numpy as np
 import pytest
