@@ -170,6 +170,32 @@ def test_a_null_with_a_condition_of_its_own_must_meet_it(rate, outcome):
     assert verdict(subject, {"x": Value(0.9)}, nulls=nulls).verdict == outcome
 
 
+@pytest.mark.parametrize(
+    "interval, outcome",
+    [
+        ((0.05, 0.12), "reproduced"),
+        ((0.2, 0.4), "reproduced with a caveat"),
+        ((0.1, 0.4), "undecided"),
+    ],
+)
+def test_an_interval_that_straddles_a_reference_s_own_threshold_decides_nothing(interval, outcome):
+    subject = claim(part(">=", 0.6), reference_parts=[part("<=", 0.15)])
+    nulls = {"a random axis": {"x": Value(sum(interval) / 2, interval)}}
+    result = verdict(subject, {"x": Value(0.9)}, nulls=nulls)
+    assert result.verdict == outcome
+    if outcome == "undecided":
+        assert "a random axis" in result.reasons[0]
+    assert verdict(subject, {"x": Value(0.1)}, nulls=nulls).verdict == "not reproduced"
+
+
+def test_one_part_that_surely_fails_settles_a_reference():
+    own = [part("<=", 0.15), part("<=", 1, name="y")]
+    subject = claim(part(">=", 0.6), part("<=", 5, name="y"), reference_parts=own)
+    nulls = {"random": {"x": Value(0.2, (0.1, 0.3)), "y": Value(3.0)}}
+    result = verdict(subject, {"x": Value(0.9), "y": Value(0.0)}, nulls=nulls)
+    assert result.verdict == "reproduced with a caveat"
+
+
 def test_too_few_units_leave_it_undecided():
     result = verdict(claim(AT_LEAST_1, min_n=8), {"x": Value(2.0)}, n=3, nulls=FAILING_NULL)
     assert result.verdict == "undecided"

@@ -4,7 +4,8 @@ A part of a condition passes where the whole interval satisfies it, fails where 
 violates it, and is undecided in between. The verdict is
 
 - *not reproduced* if any part fails,
-- else *undecided* if any part is undecided, or too few independent units were measured,
+- else *undecided* if any part is undecided, too few independent units were measured, or a null or
+  control has a threshold of its own and an interval that straddles it,
 - else *reproduced with a caveat* if a null passes, a control does not violate, or the chapter
   states a caveat of its own,
 - else *reproduced*.
@@ -99,6 +100,12 @@ def judge(
     doubts = [f"the interval straddles the threshold: {', '.join(open_)}"] if open_ else []
     if n < claim.min_n:
         doubts.append(f"too few independent units: {n}, and the condition asks for {claim.min_n}")
+    doubts += [
+        f"the {role}'s own interval straddles its threshold: {name}"
+        for role, group in (("null", nulls), ("control", controls))
+        for name, values in group.items()
+        if _cannot_tell(claim, profile, values)
+    ]
     if doubts:
         return Judgement("undecided", parts, tuple(doubts))
     reasons = [
@@ -123,3 +130,13 @@ def _stands_apart(claim: Claim, profile: str, values: Mapping[str, Value]) -> bo
     """Whether a null or control does what it must: violate the condition, or meet its own."""
     wanted = reference_parts(claim, profile)
     return satisfies(wanted, values) == bool(claim.reference_parts)
+
+
+def _cannot_tell(claim: Claim, profile: str, values: Mapping[str, Value]) -> bool:
+    """Whether its interval leaves open if a null or control meets a condition of its own.
+
+    One part that surely fails settles it; so does it if all surely pass.  Without a condition of
+    its own it is judged on its point: the question is then only if it does as well as we do.
+    """
+    found = [judge_part(part, values[part.name]) for part in claim.reference_parts]
+    return FAIL not in found and UNDECIDED in found
