@@ -222,5 +222,5 @@ def test_doctor_s_status_follows_its_findings(monkeypatch, root):
 
 def test_every_finding_of_a_real_look_says_what_it_saw(root):
     findings = doctor.examine(Book.at(root))
-    assert len(findings) == 8
+    assert len(findings) == 9
     assert all(f.seen and (f.advice or f.state == "ok") for f in findings)
