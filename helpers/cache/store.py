@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,16 @@ from typing import Any
 import platformdirs
 
 from helpers.cache.codec import Encoded
+from helpers.cache.files import PARTIAL, Damaged, publish, sweep, sync, write
 from helpers.cache.notes import tell
 
-_PARTIAL = ".partial"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
-_TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 _warned: set[Path] = set()
 
 
 class CacheFolderError(OSError):
     """The cache's folder cannot be made. The message names it and what to do."""
-
-
-class _Damaged(Exception):
-    """A stored result that is not what was written."""
 
 
 def cache_folder() -> Path:
@@ -50,7 +44,7 @@ def prepare(folder: Path) -> None:
     that is full, is no hindrance: `keep` tells of it.
     """
     root = folder.parents[1]
-    for wanted in (root / _PARTIAL, folder.parent):
+    for wanted in (root / PARTIAL, folder.parent):
         try:
             wanted.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -68,7 +62,7 @@ def fetch(folder: Path) -> Encoded | None:
         return _read(folder)
     except OSError:
         return None  # `prepare` and `keep` say what stands in the way
-    except _Damaged as damage:
+    except Damaged as damage:
         tell(f"the kept result {folder} is damaged ({damage}). It is computed anew.", stacklevel=3)
         return None
 
@@ -83,18 +77,18 @@ def keep(folder: Path, result: Encoded, name: str, inputs: dict[str, Any]) -> No
     files["manifest.json"] = _manifest(files, name, inputs)
     needed = sum(map(len, files.values()))
     root = folder.parents[1]
-    partial = root / _PARTIAL / uuid.uuid4().hex
+    partial = root / PARTIAL / uuid.uuid4().hex
     try:
         partial.mkdir(parents=True)
-        _sweep(root / _PARTIAL)
+        sweep(root / PARTIAL)
         if shutil.disk_usage(root).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for file, content in files.items():
-            _write(partial / file, content)
-        _sync(partial)
+            write(partial / file, content)
+        sync(partial)
         folder.parent.mkdir(exist_ok=True)
-        _publish(partial, folder)
-        _sync(folder.parent)
+        publish(partial, folder, _read)
+        sync(folder.parent)
     except OSError as error:
         if error.errno not in _FULL | _READ_ONLY:
             raise
@@ -136,77 +130,19 @@ def _read(folder: Path) -> Encoded:
         manifest = json.loads((folder / "manifest.json").read_bytes())
         text = json.dumps(manifest["body"], sort_keys=True)
         if manifest["sha256"] != _sha(text.encode()):
-            raise _Damaged("manifest.json does not have its hash")
+            raise Damaged("manifest.json does not have its hash")
         hashes = manifest["body"]["files"]
         if not isinstance(hashes, dict) or "values.json" not in hashes:
-            raise _Damaged("manifest.json names no values.json")
+            raise Damaged("manifest.json names no values.json")
         files = {file: (folder / file).read_bytes() for file in hashes}
     except OSError as error:
-        raise _Damaged(f"{Path(error.filename or folder).name}: {error.strerror}") from None
+        raise Damaged(f"{Path(error.filename or folder).name}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
-        raise _Damaged("manifest.json cannot be read") from None
+        raise Damaged("manifest.json cannot be read") from None
     for file, content in files.items():
         if _sha(content) != hashes[file]:
-            raise _Damaged(f"{file} does not have its hash")
+            raise Damaged(f"{file} does not have its hash")
     return Encoded.from_files(files)
-
-
-def _publish(partial: Path, folder: Path) -> None:
-    """Rename the finished folder into place. A whole result that is there already is as good."""
-    while True:
-        try:
-            os.rename(partial, folder)
-            return
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-        try:
-            _read(folder)
-            return
-        except FileNotFoundError:
-            continue  # someone else has just taken the damaged one away
-        except _Damaged:
-            aside = partial.with_name(uuid.uuid4().hex)
-            try:
-                os.rename(folder, aside)
-            except FileNotFoundError:
-                continue
-            _remove(aside)
-
-
-def _sweep(partials: Path, older_than: float = 86_400) -> None:
-    """Remove what killed writers left behind a day ago."""
-    for path in partials.iterdir():
-        try:
-            if time.time() - path.stat().st_mtime > older_than:
-                _remove(path)
-        except FileNotFoundError:
-            continue  # its writer has finished just now
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make a folder's entries last. Windows cannot open a folder; there is nothing to do then."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sha(content: bytes) -> str:

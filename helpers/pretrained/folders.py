@@ -14,15 +14,10 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from helpers.cache import cache_folder, store
+from helpers.cache import cache_folder, files
 from helpers.cache.notes import tell
 
 MANIFEST = "manifest.json"
-_TAKEN = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
-
-
-class DamagedFolder(Exception):
-    """A kept folder is not what was written."""
 
 
 def kept(kind: str, key: str, write: Callable[[Path], None]) -> Path:
@@ -37,41 +32,41 @@ def kept(kind: str, key: str, write: Callable[[Path], None]) -> Path:
         try:
             check(folder)
             return folder
-        except DamagedFolder as damage:
+        except files.Damaged as damage:
             tell(f"the kept model {folder} is damaged ({damage}). It is made anew.", stacklevel=3)
     root = folder.parents[1]
-    partial = root / store._PARTIAL / uuid.uuid4().hex
+    partial = root / files.PARTIAL / uuid.uuid4().hex
     partial.mkdir(parents=True)
-    store._sweep(partial.parent)
+    files.sweep(partial.parent)
     try:
         write(partial)
         _seal(partial)
         folder.parent.mkdir(exist_ok=True)
-        _publish(partial, folder)
+        files.publish(partial, folder, check)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 
 def check(folder: Path) -> None:
-    """Every file has the hash it was written with; DamagedFolder, naming the file, if not."""
+    """Every file has the hash it was written with; files.Damaged, naming the file, if not."""
     try:
         body = json.loads((folder / MANIFEST).read_bytes())
-        files = body["files"]
-        text = json.dumps(files, sort_keys=True)
+        hashes = body["files"]
+        text = json.dumps(hashes, sort_keys=True)
         if body["sha256"] != hashlib.sha256(text.encode()).hexdigest():
-            raise DamagedFolder(f"{MANIFEST} does not have its hash")
-        for file, digest in files.items():
+            raise files.Damaged(f"{MANIFEST} does not have its hash")
+        for file, digest in hashes.items():
             if file_hash(folder / file) != digest:
-                raise DamagedFolder(f"{file} does not have its hash")
-        extra = {path.name for path in folder.iterdir()} - set(files) - {MANIFEST}
+                raise files.Damaged(f"{file} does not have its hash")
+        extra = {path.name for path in folder.iterdir()} - set(hashes) - {MANIFEST}
         if extra:  # transformers would read a stray config or tokenizer
-            raise DamagedFolder(f"{', '.join(sorted(extra))} does not belong there")
+            raise files.Damaged(f"{', '.join(sorted(extra))} does not belong there")
     except OSError as error:
         name = Path(error.filename or folder).name
-        raise DamagedFolder(f"{name}: {error.strerror}") from None
+        raise files.Damaged(f"{name}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DamagedFolder(f"{MANIFEST} cannot be read") from None
+        raise files.Damaged(f"{MANIFEST} cannot be read") from None
 
 
 def file_hash(path: Path) -> str:
@@ -82,38 +77,17 @@ def file_hash(path: Path) -> str:
 
 def _seal(folder: Path) -> None:
     """Write the manifest, and wait until the disk has everything."""
-    files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
-    text = json.dumps(files, sort_keys=True)
-    body = {"files": files, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    hashes = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
+    text = json.dumps(hashes, sort_keys=True)
+    body = {"files": hashes, "sha256": hashlib.sha256(text.encode()).hexdigest()}
     for path in folder.iterdir():
         handle = os.open(path, os.O_RDWR)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-    store._write(folder / MANIFEST, json.dumps(body, indent=1).encode())
-    store._sync(folder)
-
-
-def _publish(partial: Path, folder: Path) -> None:
-    """Rename into place; another writer's whole folder is as good, a damaged one makes way."""
-    while True:
-        try:
-            os.rename(partial, folder)
-            return
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-        try:
-            check(folder)
-            return
-        except DamagedFolder:
-            aside = partial.with_name(uuid.uuid4().hex)
-            try:
-                os.rename(folder, aside)
-            except FileNotFoundError:
-                continue  # someone else has just taken it away
-            store._remove(aside)
+    files.write(folder / MANIFEST, json.dumps(body, indent=1).encode())
+    files.sync(folder)
 
 
 def check_room(folder: Path, needed: int) -> None:
