@@ -15,7 +15,6 @@ plain side's axes, so that both answer one question.  Times are those of the pro
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import resource
@@ -28,6 +27,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import nn
 
+from benchmarks.report import finish, one_thread
 from helpers.cores import Core, ace
 from helpers.interventions import project
 from helpers.last_token import Outputs, every_mode, extract, prepare, sweep
@@ -261,23 +261,13 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(problem))
     from helpers.pretrained import load
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         loaded = load(options.model, dtype=torch.float32)
         words = loaded.to_tokens([" is", " are", " was", " were"])
         is_, are, was, were = (ids[-1] for ids in words)
         outputs = Outputs([[are, were]], [[is_, was]])
         with threadpool_limits(1):  # NumPy's threads spin while they wait, which counts as work
             record = measure(loaded.model, loaded.to_tokens(texts), outputs)
-    finally:
-        torch.set_num_threads(threads)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(table(record))
-    missing = shortfalls(record)
-    for text in missing:
-        print(f"goal missed: {text}")
-    if not missing:
-        print(f"goal met: at most 1/{GOAL:g} of the plain way's processor time")
-    return 1 if options.check and missing else 0
+    met = f"at most 1/{GOAL:g} of the plain way's processor time"
+    where = {"output": options.output, "check": options.check}
+    return finish(record, table(record), shortfalls(record), met, **where)

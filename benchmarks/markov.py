@@ -17,7 +17,6 @@ Seeds are 100 and up: nothing published is measured here.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -30,6 +29,7 @@ import torch
 
 from benchmarks import baseline, earliest, outcome
 from benchmarks.baseline import BATCH, EPOCHS, LENGTH, LR, N_SEQUENCES, STEPS_PER_EPOCH, Baseline
+from benchmarks.report import finish, one_thread
 from helpers.models import ModelConfig, unembed_input
 from helpers.tasks.markov import cyclic
 from helpers.training import TrainConfig, train
@@ -145,14 +145,6 @@ def table(repeats: list[dict], epochs: int, book: TrainConfig) -> str:
     return "\n".join(lines)
 
 
-def save(record: dict, path: Path) -> None:
-    """Write JSON whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(part, path)
-
-
 def shortfalls(record: dict) -> list[str]:
     """What keeps this record from meeting the goal: the speed, or a result not reached."""
     missing = [f"{name} does not hold" for name, holds in record["reached"].items() if not holds]
@@ -186,9 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     epochs = EPOCHS if options.whole else options.epochs
     book = TrainConfig(**{**asdict(BOOK), "steps": options.steps})
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         one_repeat(FIRST_SEED - 1, 1, TrainConfig(steps=20))  # warm up, not counted
         repeats, races = [], []
         for i in range(options.repeats):
@@ -196,8 +186,6 @@ def main(arguments: list[str] | None = None) -> int:
             if options.earliest:
                 races.append(earliest.race(CHAIN, MODEL, BOOK, FIRST_SEED + i))
             print(f"repeat {i + 1} of {options.repeats} done", flush=True)
-    finally:
-        torch.set_num_threads(threads)
 
     record = {
         "goal": GOAL,
@@ -211,13 +199,7 @@ def main(arguments: list[str] | None = None) -> int:
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
     }
-    save(record, options.output)
-    print(table(repeats, epochs, book))
-    if races:
-        print("\n".join(earliest.table(races)))
-    missing = shortfalls(record)
-    for text in missing:
-        print(f"goal missed: {text}")
-    if not missing:
-        print(f"goal met: at least {GOAL:g} times faster, with the chapter's result")
-    return 1 if options.check and missing else 0
+    lines = [table(repeats, epochs, book), *(earliest.table(races) if races else [])]
+    met = f"at least {GOAL:g} times faster, with the chapter's result"
+    where = {"output": options.output, "check": options.check}
+    return finish(record, "\n".join(lines), shortfalls(record), met, **where)

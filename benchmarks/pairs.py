@@ -14,7 +14,6 @@ slow moment of the machine hits both.  The machine's best matrix product is time
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -27,6 +26,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.report import finish, one_thread
 from helpers.fast import PairLearner
 from helpers.models import ModelConfig
 from helpers.tasks.addition import ModularAddition
@@ -220,18 +220,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.repeats < 1 or options.epochs < 1:
         parser.error("need at least one repeat and one epoch.")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         record = measure(options.repeats, options.epochs)
-    finally:
-        torch.set_num_threads(threads)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(table(record))
-    missing = shortfalls(record)
-    for text in missing:
-        print(f"goal missed: {text}")
-    if not missing:
-        print(f"goal met: an example costs at most 1/{GOAL:g} of the plain loop's")
-    return 1 if options.check and missing else 0
+    met = f"an example costs at most 1/{GOAL:g} of the plain loop's"
+    where = {"output": options.output, "check": options.check}
+    return finish(record, table(record), shortfalls(record), met, **where)

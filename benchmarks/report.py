@@ -1,0 +1,47 @@
+"""How every benchmark measures and ends: on one thread, with a record, a table, and a status."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread while this lasts."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def finish(
+    record: dict, table: str, missing: list[str], met: str, *, output: Path, check: bool
+) -> int:
+    """Keep the record, print the table and what keeps it from the goal; 1 where it was to be met.
+
+    Args:
+        record: what was measured, as JSON can hold it.
+        table: the same for a reader.
+        missing: what keeps the record from the goal, in words; empty where it is met.
+        met: what a met goal means.
+        output: where the record goes.
+        check: whether a missed goal is a failure.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    part = output.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(part, output)  # whole or not at all
+    print(table)
+    for text in missing:
+        print(f"goal missed: {text}")
+    if not missing:
+        print(f"goal met: {met}")
+    return 1 if check and missing else 0
