@@ -9,6 +9,7 @@ Intervals resample head nouns (``clusters``), not prompts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,8 +64,36 @@ def auc_score(
     without one of the numbers counts as 0.5.
     """
     margins = _margins(margins)
-    plural = check_number(number, len(margins))
     codes, G = cluster_codes(clusters)
+    statistic = _resampled_auc(margins, check_number(number, len(margins)), codes, G)
+    ends = cluster_interval(statistic, G, generator=generator, resamples=resamples)
+    return Score(auc(margins, number), *ends, len(margins))
+
+
+def auc_difference(
+    first: Float[np.ndarray, " N"],
+    second: Float[np.ndarray, " N"],
+    number: Shaped[np.ndarray, " N"],
+    clusters: Shaped[np.ndarray, " N"],
+    *,
+    generator: np.random.Generator,
+    resamples: int = 1999,
+) -> Score:
+    """AUC(``first``) − AUC(``second``) on the same prompts; both are resampled together."""
+    first, second = _margins(first), _margins(second)
+    plural = check_number(number, len(first))
+    codes, G = cluster_codes(clusters)
+    one, two = (_resampled_auc(margins, plural, codes, G) for margins in (first, second))
+    ends = cluster_interval(
+        lambda counts: one(counts) - two(counts), G, generator=generator, resamples=resamples
+    )
+    return Score(auc(first, number) - auc(second, number), *ends, len(first))
+
+
+def _resampled_auc(
+    margins: np.ndarray, plural: np.ndarray, codes: np.ndarray, G: int
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Counts (B, G) of clusters to AUC (B,), as :func:`auc_score` says."""
     wins = np.zeros((G, G))
     high, low = margins[plural], margins[~plural]
     beats = (high[:, None] > low) + 0.5 * (high[:, None] == low)
@@ -76,8 +105,7 @@ def auc_score(
         won = np.einsum("bg,bg->b", counts @ wins, counts)
         return np.where(pairs > 0, won / np.maximum(pairs, 1), 0.5)
 
-    ends = cluster_interval(statistic, G, generator=generator, resamples=resamples)
-    return Score(auc(margins, number), *ends, len(margins))
+    return statistic
 
 
 def conditions(

@@ -174,6 +174,8 @@ def perplexity(
         ids, start = torch.tensor(whole, device=device), len(prompts[rows[0]])
         keep = ids.shape[1] - start + 1
         logits = model(ids, use_cache=False, logits_to_keep=keep).logits[:, :-1]
-        chosen = logits.double().log_softmax(dim=-1).gather(-1, ids[:, start:, None])
-        values[rows] = (-chosen[..., 0].mean(dim=1)).exp().cpu().numpy()
+        for row, scores, after in zip(rows, logits, ids[:, start:], strict=True):
+            # one text at a time: a vocabulary in float64 is large
+            chosen = scores.double().log_softmax(dim=-1).gather(-1, after[:, None])
+            values[row] = float((-chosen.mean()).exp())
     return values

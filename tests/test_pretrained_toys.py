@@ -48,6 +48,21 @@ def test_sizes_mode_and_attention_are_what_pretrained_says(toys):
     assert "float32, on cpu" in loaded.placement
 
 
+def test_the_unembedding_gets_the_last_position_in_one_piece(toys):
+    """A slice in pieces costs several times as much on a large vocabulary."""
+    _, _, loaded = toys
+    head, given, taken = loaded.model.get_output_embeddings(), [], []
+    hooks = [
+        head.register_forward_pre_hook(lambda m, x: given.append(x[0]), prepend=True),
+        head.register_forward_hook(lambda m, x, out: taken.append(x[0])),
+    ]
+    loaded.model(torch.ones(3, 5, dtype=torch.long), use_cache=False, logits_to_keep=1)
+    for hook in hooks:
+        hook.remove()
+    assert given[0].shape[:2] == (3, 1) and not given[0].is_contiguous()
+    assert taken[0].is_contiguous() and torch.equal(given[0], taken[0])
+
+
 def test_the_bridge_gives_the_logits_of_hugging_face(toys):
     _, _, loaded = toys
     rows = loaded.to_tokens(TEXTS)

@@ -118,7 +118,19 @@ def wants_bos(tokenizer: Any) -> bool:
 
 
 def settle(model: Any) -> Any:
-    """Evaluation mode, no gradients of weights, and the name that TransformerLens looks for."""
+    """Evaluation mode, no gradients of weights, and the name that TransformerLens looks for.
+
+    The unembedding gets its input in one piece. Of the last position's hidden states, a slice of
+    all of them, PyTorch would else make one product a prompt, and read the vocabulary for each:
+    measured on 48 prompts of Gemma 3, six times the time.
+    """
     if not getattr(model.config, "architectures", None):
         model.config.architectures = [type(model).__name__]
+    head = model.get_output_embeddings()
+    if head is not None:
+        head.register_forward_pre_hook(_in_one_piece)
     return model.eval().requires_grad_(False)
+
+
+def _in_one_piece(module: Any, inputs: tuple) -> tuple:
+    return (inputs[0].contiguous(), *inputs[1:])
