@@ -61,16 +61,21 @@ every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 
 @functools.cache
 def tiny(name, attention="eager", dtype=torch.float32):
+    """One of the architectures."""
+    return build(name, ARCHITECTURES[name], attention).to(dtype)
+
+
+def build(name, sizes, attention="eager"):
     """A random decoder whose blocks and biases all matter."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(name, pad_token_id=0, **ARCHITECTURES[name])
+    config = AutoConfig.for_model(name, pad_token_id=0, **sizes)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
         for parameter in model.parameters():
             parameter.data += 0.15 * torch.randn_like(parameter)
-    return model.to(dtype).eval().requires_grad_(False)
+    return model.eval().requires_grad_(False)
 
 
 def tokens(n=11, seed=0):
@@ -327,6 +332,17 @@ def test_edits_at_every_position_reach_what_later_positions_read():
     last = full_sweep(model, rows, OUTPUTS, 1, torch.neg, "last")
     same = full_sweep(model, rows, OUTPUTS, 1, torch.neg, [-1] * len(rows))
     np.testing.assert_array_equal(last, same)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gemma2", "phi", "granite"])
+def test_full_sweeps_give_the_model_s_own_margins_whatever_follows_its_decoder(name):
+    """Granite divides its logits, which no row of the unembedding knows."""
+    extra = dict(SMALL, logits_scaling=3.0) if name == "granite" else ARCHITECTURES[name]
+    model = tiny(name) if name in ARCHITECTURES else build(name, extra)
+    rows = tokens(6)
+    want = [OUTPUTS.of_logits(model(torch.tensor([row])).logits[0, -1]).numpy() for row in rows]
+    np.testing.assert_allclose(full_sweep(model, rows, OUTPUTS, 0, lambda h: h), want, atol=1e-4)
+    np.testing.assert_allclose(full_extract(model, rows, OUTPUTS).margins, want, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gemma2"])
