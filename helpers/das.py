@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -67,10 +68,14 @@ class Layer:
             return margins.mean(dim=1)
         return margins @ torch.as_tensor(self.weights).to(margins)
 
-    def margins(self) -> Tensor:
-        """The judged margins (N,) of the rows as they are."""
+    @cached_property
+    def _clean(self) -> Tensor:
         with torch.no_grad():
             return self.margin(self.activations, np.arange(len(self.H)))
+
+    def margins(self) -> Tensor:
+        """The judged margins (N,) of the rows as they are; the model is asked once."""
+        return self._clean
 
     def half_gap(self) -> float:
         """Half of the distance between the mean margins of plural and singular rows.

@@ -81,11 +81,11 @@ def draw(
 ) -> Int[Tensor, " n"]:
     """The token at which the cumulative softmax(logits / temperature) passes u; 0 takes the best.
 
-    In float64: in float32 the sum over a large vocabulary is too rough for the tail.
+    Summed in float64: in float32 the sum over a large vocabulary is too rough for the tail.
     """
     if temperature == 0:
         return logits.argmax(dim=-1)
-    cumulative = (logits.double() / temperature).softmax(dim=-1).cumsum(dim=-1)
+    cumulative = (logits / temperature).softmax(dim=-1).cumsum(dim=-1, dtype=torch.float64)
     whole = cumulative[:, -1:]
     target = u.to(cumulative.device)[:, None] * whole
     target = torch.minimum(target, torch.nextafter(whole, torch.zeros_like(whole)))

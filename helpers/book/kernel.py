@@ -19,6 +19,10 @@ def kernel_environment(folder: Path, chapter: str, profile: str, cores: int) -> 
     # as the user meant it: below the folder of the command, not below that of the notebooks
     place = {"HELPERS_CACHE": os.path.abspath(os.path.expanduser(cache))} if cache else {}
     return {
+        # PyTorch's threads wait by spinning, a millisecond or so, for the next piece of work. Where
+        # another process wants the core, that costs three to ten times the chapter; a twentieth of
+        # it is as quick on a quiet machine. Who sets a policy of their own keeps it.
+        "GOMP_SPINCOUNT": "20000",
         **os.environ,
         **place,
         "BOOK_RECORDS": str(folder / "records"),

@@ -217,6 +217,13 @@ def test_the_reader_s_own_start_up_files_have_no_say(tiny, news, monkeypatch, tm
     assert "mine\\n" not in (tiny.executed("laptop", "02_two") / store.NOTEBOOK).read_text()
 
 
+def test_threads_do_not_spin_for_long_unless_the_reader_says_so(tmp_path, monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    assert 0 < int(kernel_environment(tmp_path, "01_one", "laptop", 2)["GOMP_SPINCOUNT"]) < 10**5
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    assert kernel_environment(tmp_path, "01_one", "laptop", 2)["GOMP_SPINCOUNT"] == "7"
+
+
 def test_a_relative_cache_folder_is_meant_from_where_the_command_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HELPERS_CACHE", "mine")
