@@ -1,13 +1,17 @@
 """The bracket model: lean to train, hooked to look inside, and its exact symmetries."""
 
-from helpers.dyck.hooked import HookedDyck, to_hooked
-from helpers.dyck.model import SMALL, DyckTransformer, position_features, position_frame
+from helpers.dyck.model import (
+    SMALL,
+    DyckTransformer,
+    position_features,
+    position_frame,
+    to_hooked,
+)
 from helpers.dyck.symmetry import fold_norms, rotate
 
 __all__ = [
     "SMALL",
     "DyckTransformer",
-    "HookedDyck",
     "fold_norms",
     "position_features",
     "position_frame",

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.HookedRootModule import HookedRootModule
 
-from helpers.dyck.model import EPS, SMALL, Block, DyckTransformer, RMSNorm, check_length
-from helpers.models import ModelConfig
+from helpers.dyck.model import EPS, Block, DyckTransformer, RMSNorm, check_length
 
 PLACES = ("hook_resid_pre", "hook_resid_mid", "hook_resid_post")
 FINAL = "ln_final.hook_normalized"
@@ -199,14 +198,3 @@ class HookedDyck(HookedRootModule):
     def W_U(self) -> Float[Tensor, "d_model 51"]:
         """The three unembeddings side by side: see :data:`helpers.dyck.model.OUTPUTS`."""
         return self.head.weight.T
-
-
-def to_hooked(state: dict[str, Tensor], config: ModelConfig = SMALL) -> HookedDyck:
-    """A hooked model with these weights, in their precision.
-
-    Raises:
-        RuntimeError: the weights are not those of ``config``; PyTorch names the first that differ.
-    """
-    module = DyckTransformer(config).to(state["head.weight"].dtype)
-    module.load_state_dict(state)
-    return HookedDyck(module).eval()

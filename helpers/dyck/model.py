@@ -8,6 +8,7 @@ features; the frame that writes them into the residual stream is fixed too, and 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn as nn
@@ -16,6 +17,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from helpers.models import ModelConfig
+
+if TYPE_CHECKING:
+    from helpers.dyck.hooked import HookedDyck
 
 OUTPUTS = {"copy": slice(0, 40), "depth": slice(40, 49), "sticky": slice(49, 51)}
 N_LOGITS, N_FEATURES = 51, 6
@@ -171,3 +175,16 @@ def check_length(length: int, config: ModelConfig) -> None:
     """Raise a ``ValueError`` where so many tokens do not fit."""
     if length > config.n_ctx:
         raise ValueError(f"{length} tokens do not fit in n_ctx = {config.n_ctx}.")
+
+
+def to_hooked(state: dict[str, Tensor], config: ModelConfig = SMALL) -> HookedDyck:
+    """The model with TransformerLens's hooks and these weights, in their precision.
+
+    Raises:
+        RuntimeError: the weights are not those of ``config``; PyTorch names the first that differ.
+    """
+    from helpers.dyck.hooked import HookedDyck  # its library takes seconds: only when used
+
+    module = DyckTransformer(config).to(state["head.weight"].dtype)
+    module.load_state_dict(state)
+    return HookedDyck(module).eval()
