@@ -53,7 +53,7 @@ def power_traces(cos: Float[np.ndarray, "*n d"], count: int) -> Float[np.ndarray
     return np.stack([np.cos(k * theta).sum(axis=-1) for k in range(1, count + 1)], axis=-1)
 
 
-def trace_statistic(traces: Float[np.ndarray, "*n K"]) -> Float[np.ndarray, "*n"]:
+def trace_statistic(traces: Float[np.ndarray, "n K"]) -> Float[np.ndarray, " n"]:
     r""":math:`T_K = \sum_{k \le K} (\mathrm{Tr} R^k - [k\ \text{even}])^2 / k`.
 
     For Haar R on O(d), and on either half of it, the traces of powers far below d are nearly
@@ -64,7 +64,7 @@ def trace_statistic(traces: Float[np.ndarray, "*n K"]) -> Float[np.ndarray, "*n"
     return np.sum((traces - (k % 2 == 0)) ** 2 / k, axis=-1)
 
 
-def kuiper(cos: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
+def kuiper(cos: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
     r"""Kuiper's V = D⁺ + D⁻ of the eigenangles against the uniform circle, in (0, 1].
 
     D⁺ and D⁻ are how far the angles' distribution function rises above the uniform one and falls
