@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import expm
+from scipy.linalg import expm, orthogonal_procrustes
 from sklearn.linear_model import Ridge
 
 from helpers.alignment.baselines import haar_map, identity_map, principal_axes_map
@@ -40,6 +40,31 @@ def test_a_planted_rotation_is_recovered(seed, d):
     np.testing.assert_allclose(found.R, Q, atol=1e-10)
     np.testing.assert_allclose(found.apply(X), Y, atol=1e-10)
     np.testing.assert_allclose(found.mean_y, found.mean_x @ Q + shift, atol=1e-10)
+
+
+def test_the_fit_is_scipys():
+    rng = np.random.default_rng(15)
+    X, Y = activations(rng), activations(rng)
+    reference, _ = orthogonal_procrustes(X - X.mean(axis=0), Y - Y.mean(axis=0))
+    np.testing.assert_allclose(fit_rotation(X, Y).R, reference, atol=1e-10)
+
+
+@given(seed=seeds, d=st.integers(3, 9), proper=st.booleans())
+@quick
+def test_what_the_data_leave_open_is_drawn_and_the_rest_stays(seed, d, proper):
+    rng = np.random.default_rng(seed)
+    shared = rng.standard_normal((50, d - 2))
+    A, B = haar(rng, d, 2)
+    X, Y = shared @ A[:-2], shared @ B[:-2]
+    one, two = (fit_rotation(X, Y, proper=proper, generator=rng) for _ in range(2))
+    for found in (one, two):
+        np.testing.assert_allclose(A[:-2] @ found.R, B[:-2], atol=1e-9)
+        np.testing.assert_allclose(found.R @ found.R.T, np.eye(d), atol=1e-10)
+        assert not proper or np.linalg.det(found.R) == pytest.approx(1)
+    assert np.abs(one.R - two.R).max() > 1e-6
+    full = rng.standard_normal((50, d))
+    drawn = fit_rotation(full, full @ B, generator=rng)
+    np.testing.assert_allclose(drawn.R, B, atol=1e-9)
 
 
 @given(seed=seeds, d=sizes, proper=st.booleans())

@@ -42,6 +42,16 @@ def test_what_carries_no_variance_agrees_only_by_chance():
     assert found.everywhere == pytest.approx(r / d, abs=4 / d)
 
 
+def test_what_both_halves_leave_open_agrees_only_by_chance_too():
+    rng = np.random.default_rng(7)
+    shared = rng.standard_normal((200, 5))
+    X, Y = (np.hstack([shared @ Q, np.zeros((200, 35))]) for Q in haar(rng, 5, 2))
+    found = split_half(X, Y, rng)
+    assert found.active == pytest.approx(1)
+    # LAPACK completes both halves by the same dead coordinates, which would give 1
+    assert found.everywhere == pytest.approx(5 / 40, abs=4 / 40)
+
+
 def test_unrelated_models_do_not_agree_even_where_they_are_active():
     rng = np.random.default_rng(2)
     scale = 0.8 ** np.arange(30)

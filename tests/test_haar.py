@@ -44,6 +44,12 @@ def test_draws_have_the_moments_of_haar_measure(group):
     assert moments_hold(haar(np.random.default_rng(0), 8, 20000, group))
 
 
+def test_one_dimension_has_two_draws():
+    rng = np.random.default_rng(8)
+    assert set(haar(rng, 1, 50).ravel()) == {-1.0, 1.0}
+    assert set(haar(rng, 1, 50, "SO").ravel()) == {1.0}
+
+
 def test_plain_qr_does_not_have_them():
     plain = np.linalg.qr(np.random.default_rng(0).standard_normal((20000, 8, 8)))[0]
     assert not moments_hold(plain)
@@ -162,7 +168,7 @@ def test_bad_matrices_and_groups_are_named(unchecked):
         component(np.full((3, 3), np.nan))
     with pytest.raises(ValueError, match="got 'U'"):
         haar(rng, 3, 1, "U")
-    with pytest.raises(ValueError, match="d = 1, n = 5"):
-        haar(rng, 1, 5)
+    with pytest.raises(ValueError, match="d = 0, n = 5"):
+        haar(rng, 0, 5)
     with pytest.raises(ValueError, match="one matrix"):
         eigenangles(haar(rng, 3, 2))

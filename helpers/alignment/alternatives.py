@@ -40,7 +40,7 @@ def blocks(count: int) -> Alternative:
 def pinned(count: int) -> Alternative:
     """The first ``count`` coordinates stay where they are; the others turn by a Haar draw.
 
-    Drawing raises ValueError where fewer than 2 coordinates are left.
+    Drawing raises ValueError where no coordinate is left.
     """
 
     def draw(generator: np.random.Generator, d: int) -> Float[np.ndarray, "d d"]:

@@ -40,10 +40,10 @@ def haar(
     many draws at once.
 
     Raises:
-        ValueError: d below 2, n below 1, or an unknown group.
+        ValueError: d or n below 1, or an unknown group.
     """
-    if d < 2 or n < 1:
-        raise ValueError(f"Haar draws need d ≥ 2 and n ≥ 1; got d = {d}, n = {n}.")
+    if d < 1 or n < 1:
+        raise ValueError(f"Haar draws need d ≥ 1 and n ≥ 1; got d = {d}, n = {n}.")
     if group not in GROUPS:
         raise ValueError(f"the group must be one of {GROUPS}; got {group!r}.")
     Q, upper = np.linalg.qr(generator.standard_normal((n, d, d)))

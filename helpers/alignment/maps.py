@@ -58,25 +58,46 @@ class Alignment:
 
 
 def fit_rotation(
-    X: Float[np.ndarray, "N d"], Y: Float[np.ndarray, "N d"], *, proper: bool = False
+    X: Float[np.ndarray, "N d"],
+    Y: Float[np.ndarray, "N d"],
+    *,
+    proper: bool = False,
+    generator: np.random.Generator | None = None,
 ) -> Alignment:
     r"""Orthogonal Procrustes: the R that minimises :math:`\|(X-\bar x)R - (Y-\bar y)\|_F`.
 
     With the SVD :math:`(X-\bar x)^\top (Y-\bar y) = U \Sigma V^\top`, R = U Vᵀ (Schönemann 1966).
     By default R is taken from O(d), so that it may reflect (determinant −1); with ``proper`` from
     SO(d): where R reflects, the best rotation is R (I − 2 v vᵀ), with v the weakest right singular
-    vector (Kabsch 1976).  Where the data leave R open (see
-    :func:`~helpers.alignment.principal.active_subspace`) it is what LAPACK makes of rounding.
+    vector (Kabsch 1976).
+
+    Activations of fewer than d dimensions leave R open: on the singular vectors with σ = 0, of
+    number m, any orthogonal (m, m) matrix fits as well.  Without a ``generator`` it is LAPACK's
+    completion, which leans on the coordinates and looks structured to a Haar test; with one it is
+    a Haar draw, so that only what the data say can look structured.
+
+    Args:
+        X: activations of the first model, one row an input.
+        Y: of the second, row for row.
+        proper: take R from SO(d).
+        generator: draws what the data leave open.
 
     Raises:
         ValueError: bad activations, or shapes that differ.
     """
     X, Y = check_pair(X, Y)
     mean_x, mean_y = X.mean(axis=0), Y.mean(axis=0)
-    R, _ = orthogonal_procrustes(X - mean_x, Y - mean_y)
+    X, Y = X - mean_x, Y - mean_y
+    U, sigma, Vt = np.linalg.svd(X.T @ Y)
+    d = len(sigma)
+    rounding = d * np.finfo(np.float64).eps * np.linalg.norm(X) * np.linalg.norm(Y)
+    rank = int(np.sum(sigma > rounding))
+    inner = np.eye(d)
+    if generator is not None and rank < d:
+        inner[rank:, rank:] = haar(generator, d - rank, 1)[0]
+    R = U @ inner @ Vt
     if proper and np.linalg.slogdet(R)[0] < 0:
-        weakest = np.linalg.svd((X - mean_x).T @ (Y - mean_y))[2][-1]
-        R = R - 2 * np.outer(R @ weakest, weakest)
+        R = R - 2 * np.outer(R @ Vt[-1], Vt[-1])
     return Alignment(R, mean_x, mean_y)
 
 
@@ -107,9 +128,7 @@ def fit_active_rotation(
     Q, _ = orthogonal_procrustes((X - mean_x) @ V_x[:, :r], (Y - mean_y) @ V_y[:, :r])
     inner = np.eye(d)
     inner[:r, :r] = Q
-    if d - r == 1:
-        inner[r, r] = generator.choice([-1.0, 1.0])
-    elif d > r:
+    if d > r:
         inner[r:, r:] = haar(generator, d - r, 1)[0]
     return Alignment(V_x @ inner @ V_y.T, mean_x, mean_y), r
 

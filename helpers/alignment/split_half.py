@@ -66,7 +66,7 @@ def split_half(
     Args:
         X: activations of the first model.
         Y: of the second, on the same inputs.
-        generator: draws the halves.
+        generator: draws the halves, and what they leave open of R.
         keep: share of variance that makes a subspace active.
         proper: fit in SO(d) rather than in O(d).
         groups: one label a row; rows of a group (the positions of one sequence) stay together,
@@ -87,7 +87,8 @@ def split_half(
         raise ValueError(
             f"{N} rows in {len(names)} groups do not make two halves of two rows or more."
         )
-    R1 = fit_rotation(X[first], Y[first], proper=proper).R
-    R2 = fit_rotation(X[~first], Y[~first], proper=proper).R
+    # what a half leaves open is drawn, since two equal completions by LAPACK would agree
+    R1 = fit_rotation(X[first], Y[first], proper=proper, generator=generator).R
+    R2 = fit_rotation(X[~first], Y[~first], proper=proper, generator=generator).R
     basis = active_subspace(X, keep)
     return SplitHalf(agreement(R1, R2, basis), agreement(R1, R2), basis.shape[1], d)
