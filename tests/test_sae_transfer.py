@@ -7,7 +7,15 @@ import torch
 from helpers.alignment.maps import Alignment, fit_affine, fit_rotation
 from helpers.alignment.variance import explained_variance_by_dimension
 from helpers.comparison import random_subspace
-from helpers.sae import ReluSAE, SAEConfig, planted_activations, train_saes, transfer
+from helpers.sae import (
+    ReluSAE,
+    SAEConfig,
+    encoded,
+    firing_correlation,
+    planted_activations,
+    train_saes,
+    transfer,
+)
 
 
 def plain_ev(prediction, target):
@@ -82,6 +90,15 @@ def test_rotated_is_the_same_number_in_the_other_basis(models):
     found = transfer(sae, x_A, x_B, to_A)
     back = to_A.inverse().apply(found.rotated.prediction)
     assert found.rotated.ev == pytest.approx(plain_ev(back, x_B), abs=1e-6)
+
+
+def test_features_fire_on_the_same_tokens_after_the_map_and_not_before(models):
+    sae, x_A, x_B, to_A = models
+    own = encoded(sae, x_A)
+    raw = firing_correlation(own, encoded(sae, x_B))
+    mapped = firing_correlation(own, encoded(sae, to_A.apply(x_B)))
+    assert mapped.mean == pytest.approx(1, abs=1e-3)
+    assert abs(raw.mean) < 0.1
 
 
 def test_a_sae_that_reconstructs_everything_leaves_the_map_alone():

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+BLOCK = 256
+"""Features at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class Firing:
@@ -80,16 +83,20 @@ def firing_correlation(
             f"every one of the {F.shape[1]} features needs a partner among 0…{G.shape[1] - 1}; "
             f"got shape {partner.shape}. For SAEs of different sizes give the match's partners."
         )
-    (one, length_one), (two, length_two) = _centred(F), _centred(G)
-    two, length_two = two[:, partner], length_two[partner]
-    constant = (length_one == 0) | (length_two == 0)
-    r = np.einsum("nf,nf->f", one, two)
-    r = np.where(constant, np.nan, r / np.where(constant, 1, length_one * length_two))
+    r, spread = np.empty(F.shape[1]), np.empty((2, F.shape[1]))
+    for start in range(0, F.shape[1], BLOCK):  # codes are large, and centred ones not sparse
+        block = slice(start, start + BLOCK)
+        (one, spread[0, block]), (two, spread[1, block]) = (
+            _centred(F[:, block]),
+            _centred(G[:, partner[block]]),
+        )
+        r[block] = np.einsum("nf,nf->f", one, two)
+    both = spread.prod(axis=0)
     return Firing(
-        r=np.clip(r, -1, 1),
+        r=np.clip(np.where(both > 0, r / np.where(both > 0, both, 1), np.nan), -1, 1),
         silent_one=~F.any(axis=0),
         silent_two=~G.any(axis=0)[partner],
-        varies_one=length_one > 0,
+        varies_one=spread[0] > 0,
     )
 
 
