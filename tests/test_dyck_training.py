@@ -463,7 +463,7 @@ def test_blocks_are_fresh_and_their_answers_right():
     one, two = next(stream), next(stream)
     assert not np.array_equal(one.tokens.tokens, two.tokens.tokens)
     assert np.array_equal(one.answers[:, 0], one.tokens.tokens)
-    wanted = dyck.train_rows(np.random.default_rng([100, 1]), BLOCK)
+    wanted = dyck.thinned_rows(np.random.default_rng([100, 1]), BLOCK)
     labels = dyck.label(wanted)
     assert np.array_equal(one.answers[:, 1], labels.depth[labels.mask])
     assert np.array_equal(one.answers[:, 2], labels.sticky[labels.mask])

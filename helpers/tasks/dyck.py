@@ -11,6 +11,7 @@ Every distribution is a function of (rng, n) that returns n rows; :func:`label` 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,10 +74,20 @@ def train_rows(rng: np.random.Generator, n: int) -> Int[np.ndarray, "n 64"]:
     rows may come back in any two batches, also in one that is kept for evaluation: there are only
     36 of two brackets.  Of twenty brackets and more, hardly any does.
     """
-    parts = [_random(rng, n // 2, 2, LONGEST), _valid(rng, n - n // 2, 2, LONGEST)]
-    for rows, draw in zip(parts, (_random, _valid), strict=True):
-        while len(bad := np.flatnonzero(nested(rows))):
-            rows[bad] = draw(rng, len(bad), 2, LONGEST)
+    parts = [_held_off(rng, n // 2, _random), _held_off(rng, n - n // 2, _valid)]
+    return np.concatenate(parts)[rng.permutation(n)]
+
+
+def thinned_rows(rng: np.random.Generator, n: int) -> Int[np.ndarray, "n 64"]:
+    """Rows to train on: :func:`train_rows`, without most of what only repeats an answer.
+
+    After a random row's first error, which comes early, depth and flag stay as they are: some
+    thirty places ask one question.  So most random rows end some places behind their first error,
+    log-uniformly from 1 to 64, or at their own end if that comes first; and five random rows,
+    instead of one, go with a valid one.  A row that is cut has no EOS; a causal model answers at a
+    place whatever follows.
+    """
+    parts = [_held_off(rng, n - n // 6, _cut), _held_off(rng, n // 6, _valid)]
     return np.concatenate(parts)[rng.permutation(n)]
 
 
@@ -142,10 +153,27 @@ def text(row: Int[np.ndarray, " pos"]) -> str:
     return "".join(SYMBOLS[token] for token in row)
 
 
+def _held_off(rng: np.random.Generator, n: int, draw: Callable[..., np.ndarray]) -> np.ndarray:
+    """Rows of any length, without the shape of held-out ones."""
+    rows = draw(rng, n, 2, LONGEST)
+    while len(bad := np.flatnonzero(nested(rows))):
+        rows[bad] = draw(rng, len(bad), 2, LONGEST)
+    return rows
+
+
 def _random(rng: np.random.Generator, n: int, low: int, high: int) -> np.ndarray:
     """Rows of ``low`` to ``high`` brackets, each drawn from all six."""
     brackets = rng.integers(OPENERS[0], CLOSERS[-1] + 1, (n, LONGEST))
     return _framed(brackets, rng.integers(low, high + 1, n))
+
+
+def _cut(rng: np.random.Generator, n: int, low: int, high: int) -> np.ndarray:
+    """Random rows that end 1 to 64 places (log-uniform) behind their first error, at the latest."""
+    rows = _random(rng, n, low, high)
+    sticky = label(rows).sticky
+    first = np.where(sticky[:, -1], sticky.argmax(axis=1), N_CTX)
+    last = first + np.floor(N_CTX ** rng.random(n))
+    return np.where(np.arange(N_CTX) > last[:, None], PAD, rows)
 
 
 def _valid(rng: np.random.Generator, n: int, low: int, high: int) -> np.ndarray:

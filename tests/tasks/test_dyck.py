@@ -131,6 +131,30 @@ def test_random_rows_use_all_six_brackets_alike():
     assert counts / counts.sum() == pytest.approx([1 / 6] * 6, abs=0.006)
 
 
+def test_thinned_rows_are_words_and_random_rows_most_of_which_end_behind_their_error():
+    rows = dyck.thinned_rows(rng(), 9000)
+    found = label(rows)
+    lengths, whole = found.mask.sum(axis=1), (rows == EOS).any(axis=1)
+    wrong = found.sticky.any(axis=1)
+    assert np.all(whole | wrong)
+    assert 1500 <= (~wrong).sum() <= 1800  # a sixth are words, and some random rows have no error
+    behind = (lengths - 1 - found.sticky.argmax(axis=1))[wrong]
+    for low, high in ((1, 1), (2, 3), (4, 7), (8, 15)):  # log-uniform: a sixth in every octave
+        share = ((behind >= low) & (behind <= high)).mean()
+        assert share == pytest.approx(1 / 6, abs=0.04)  # some rows end before
+    for line, length in zip(rows[~whole], lengths[~whole], strict=True):
+        assert line[0] == BOS
+        assert np.all((line[1:length] >= 3) & (line[1:length] <= 8))
+        assert not line[length:].any()
+    assert not nested(rows).any()
+
+
+def test_thinned_rows_hold_three_times_as_many_errors_a_place():
+    thin, full = dyck.thinned_rows(rng(), 8000), dyck.train_rows(rng(), 8000)
+    errors = [label(rows).sticky.any(axis=1).sum() / (rows != PAD).sum() for rows in (thin, full)]
+    assert errors[0] / errors[1] == pytest.approx(3.3, abs=0.2)
+
+
 def test_long_rows_are_long_and_half_are_words():
     found = label(dyck.long_rows(rng(), 400))
     lengths = found.mask.sum(axis=1) - 2
