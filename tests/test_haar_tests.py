@@ -122,6 +122,15 @@ def test_the_fourth_powers_do_not_see_signed_permutations(seed, d):
     assert one == pytest.approx(two) == pytest.approx(np.sum(R**4))
 
 
+def test_a_stack_taken_in_parts_has_the_statistics_of_its_matrices(monkeypatch):
+    R = haar(np.random.default_rng(18), 6, 5)
+    whole = haar_statistics(R)
+    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", 2 * 36)
+    for name, values in haar_statistics(R).items():
+        np.testing.assert_allclose(values, whole[name], err_msg=name)
+    np.testing.assert_allclose(whole["trace"], [np.trace(one) for one in R])
+
+
 def test_the_distance_from_the_identity_is_a_function_of_the_trace():
     R = haar(np.random.default_rng(5), 6, 4)
     wanted = np.linalg.norm(R - np.eye(6), axis=(1, 2))

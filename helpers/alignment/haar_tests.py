@@ -45,9 +45,15 @@ def haar_statistics(R: Float[np.ndarray, "n d d"]) -> dict[str, Float[np.ndarray
     Raises:
         ValueError: a matrix that is not orthogonal, or a single one.
     """
-    R = check_orthogonal(R)
-    if R.ndim != 3:
-        raise ValueError(f"need a stack (n, d, d); got shape {R.shape}. One matrix is R[None].")
+    if np.ndim(R) != 3 or not len(R):
+        raise ValueError(f"need a stack (n, d, d); got shape {np.shape(R)}. One matrix is R[None].")
+    # a part at a time: hundreds of wide matrices and their squares would fill the memory
+    step = max(1, ENTRIES_AT_ONCE // R.shape[-1] ** 2)
+    parts = [_statistics(check_orthogonal(R[i : i + step])) for i in range(0, len(R), step)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in STATISTICS}
+
+
+def _statistics(R: np.ndarray) -> dict[str, np.ndarray]:
     d = R.shape[-1]
     cos = cosines(R)
     traces = power_traces(cos, 32)
@@ -67,8 +73,7 @@ def _draw(d: int, group: str, n: int, seed: int) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
     step = max(1, ENTRIES_AT_ONCE // d**2)
     parts = [
-        haar_statistics(haar(generator, d, min(step, n - start), group))
-        for start in range(0, n, step)
+        _statistics(haar(generator, d, min(step, n - start), group)) for start in range(0, n, step)
     ]
     return {name: np.sort(np.concatenate([part[name] for part in parts])) for name in STATISTICS}
 
