@@ -26,9 +26,9 @@ from helpers.alignment.haar_tests import (
     haar_p_values,
     haar_statistics,
     haar_tests,
-    holm,
     null_table,
 )
+from helpers.alignment.holm import holm
 from helpers.alignment.maps import fit_rotation
 from helpers.alignment.power import power_table
 from helpers.alignment.spectrum import eigenangles

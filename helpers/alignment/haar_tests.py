@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Float
 
 from helpers.alignment.haar import check_orthogonal, haar
+from helpers.alignment.holm import holm
 from helpers.alignment.spectrum import cosines, kuiper, power_traces, trace_statistic
 from helpers.cache import cached
 
@@ -133,25 +134,6 @@ def haar_p_values(
             at_least = draws - np.searchsorted(table[name], values[name][rows], side="left")
             p[rows, column] = 2 * (1 + np.minimum(at_most, at_least)) / (1 + draws)
     return np.minimum(p, 1)
-
-
-def holm(p: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Holm's adjusted p-values over all entries: reject where they are at most the level.
-
-    The sorted p are multiplied by m, m − 1, …, 1 and kept from falling; the chance of any false
-    rejection is then at most the level, however the tests depend on each other (Holm 1979).
-
-    Raises:
-        ValueError: no p-value, or one outside [0, 1].
-    """
-    p = np.asarray(p, dtype=np.float64)
-    if not p.size or not ((p >= 0) & (p <= 1)).all():
-        raise ValueError("Holm's correction needs p-values, each in [0, 1].")
-    order = np.argsort(p, axis=None)
-    scaled = p.ravel()[order] * np.arange(p.size, 0, -1)
-    adjusted = np.empty(p.size)
-    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1)
-    return adjusted.reshape(p.shape)
 
 
 @dataclass(frozen=True)
