@@ -118,7 +118,7 @@ class DyckTransformer(nn.Module):
 
     Padding stands at the end of a row, so no real position sees it.
 
-    Initialisation: the embedding N(0, 0.5²), linear maps N(0, 1/d_in), gains 1, from one generator
+    Initialisation: the embedding N(0, 0.25²), linear maps N(0, 1/d_in), gains 1, from one generator
     seeded with ``seed``.  ``pos_frame`` is a buffer: it is in the state, and is no parameter.
 
     Args:
@@ -150,7 +150,7 @@ class DyckTransformer(nn.Module):
         with torch.no_grad():
             for module in self.modules():
                 if isinstance(module, nn.Embedding):
-                    module.weight.normal_(0, 0.5, generator=draw)
+                    module.weight.normal_(0, 0.25, generator=draw)
                 elif isinstance(module, nn.Linear):
                     module.weight.normal_(0, module.in_features**-0.5, generator=draw)
 

@@ -54,7 +54,7 @@ class Dyck:
     """
 
     position_frame: str = "shared"
-    n_eval: int = 1024
+    n_eval: int = 2048
 
     def __post_init__(self) -> None:
         if self.position_frame not in FRAMES or self.n_eval < 1:

@@ -82,10 +82,11 @@ def thinned_rows(rng: np.random.Generator, n: int) -> Int[np.ndarray, "n 64"]:
     """Rows to train on: :func:`train_rows`, without most of what only repeats an answer.
 
     After a random row's first error, which comes early, depth and flag stay as they are: some
-    thirty places ask one question.  So most random rows end some places behind their first error,
-    log-uniformly from 1 to 64, or at their own end if that comes first; and five random rows,
-    instead of one, go with a valid one.  A row that is cut has no EOS; a causal model answers at a
-    place whatever follows.
+    thirty places ask one question.  So random rows end some places behind their first error, 1 to
+    64 (log-uniformly), or at their own end if that comes first, and five of them, instead of one,
+    go with a valid one.  Half of them fail at their first bracket, which is one question again: so
+    of two random rows the one is taken that fails later.  A row that is cut has no EOS; a causal
+    model answers at a place whatever follows.
     """
     parts = [_held_off(rng, n - n // 6, _cut), _held_off(rng, n // 6, _valid)]
     return np.concatenate(parts)[rng.permutation(n)]
@@ -168,11 +169,12 @@ def _random(rng: np.random.Generator, n: int, low: int, high: int) -> np.ndarray
 
 
 def _cut(rng: np.random.Generator, n: int, low: int, high: int) -> np.ndarray:
-    """Random rows that end 1 to 64 places (log-uniform) behind their first error, at the latest."""
-    rows = _random(rng, n, low, high)
+    """Of two random rows each, the one whose first error comes later, cut behind that error."""
+    rows = _random(rng, 2 * n, low, high)
     sticky = label(rows).sticky
-    first = np.where(sticky[:, -1], sticky.argmax(axis=1), N_CTX)
-    last = first + np.floor(N_CTX ** rng.random(n))
+    first = np.where(sticky[:, -1], sticky.argmax(axis=1), N_CTX).reshape(2, n)
+    rows = np.where((first[0] >= first[1])[:, None], rows[:n], rows[n:])
+    last = first.max(axis=0) + np.floor(N_CTX ** rng.random(n))
     return np.where(np.arange(N_CTX) > last[:, None], PAD, rows)
 
 

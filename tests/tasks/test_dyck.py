@@ -137,7 +137,7 @@ def test_thinned_rows_are_words_and_random_rows_most_of_which_end_behind_their_e
     lengths, whole = found.mask.sum(axis=1), (rows == EOS).any(axis=1)
     wrong = found.sticky.any(axis=1)
     assert np.all(whole | wrong)
-    assert 1500 <= (~wrong).sum() <= 1800  # a sixth are words, and some random rows have no error
+    assert 1500 <= (~wrong).sum() <= 2000  # a sixth are words, and some random rows have no error
     behind = (lengths - 1 - found.sticky.argmax(axis=1))[wrong]
     for low, high in ((1, 1), (2, 3), (4, 7), (8, 15)):  # log-uniform: a sixth in every octave
         share = ((behind >= low) & (behind <= high)).mean()
@@ -146,13 +146,16 @@ def test_thinned_rows_are_words_and_random_rows_most_of_which_end_behind_their_e
         assert line[0] == BOS
         assert np.all((line[1:length] >= 3) & (line[1:length] <= 8))
         assert not line[length:].any()
+    # a random row fails at its first bracket with probability 1/2, both of two with 1/4
+    at_once = found.sticky[:, 1].sum() / 7500
+    assert at_once == pytest.approx(0.25, abs=0.02)
     assert not nested(rows).any()
 
 
 def test_thinned_rows_hold_three_times_as_many_errors_a_place():
     thin, full = dyck.thinned_rows(rng(), 8000), dyck.train_rows(rng(), 8000)
     errors = [label(rows).sticky.any(axis=1).sum() / (rows != PAD).sum() for rows in (thin, full)]
-    assert errors[0] / errors[1] == pytest.approx(3.3, abs=0.2)
+    assert errors[0] / errors[1] == pytest.approx(3.1, abs=0.2)
 
 
 def test_long_rows_are_long_and_half_are_words():
