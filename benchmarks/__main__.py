@@ -1,15 +1,15 @@
-"""`python -m benchmarks [markov | pairs | agreement] [options]`: one benchmark.
+"""`python -m benchmarks [markov | pairs | dyck | agreement] [options]`: one benchmark.
 
-Without a name, the two of the trainer run one after the other; `agreement` takes minutes and has
-options of its own.
+Without a name, the first two run one after the other; `dyck` and `agreement` have options of their
+own, and `agreement` takes minutes.
 """
 
 import sys
 
-from benchmarks import agreement, markov, pairs
+from benchmarks import agreement, dyck, markov, pairs
 
 BOTH = {"markov": markov.main, "pairs": pairs.main}
-NAMED = {**BOTH, "agreement": agreement.main}
+NAMED = {**BOTH, "dyck": dyck.main, "agreement": agreement.main}
 
 
 def main(arguments: list[str]) -> int:

@@ -9,27 +9,41 @@ from types import ModuleType
 import torch
 
 from helpers import cache, fast, models, training
+from helpers.dyck import model as dyck_model
+from helpers.dyck import training as dyck_training
 from helpers.models import ModelConfig
-from helpers.tasks import addition, hmm, markov, streams
+from helpers.tasks import addition, dyck, hmm, markov, streams
 from helpers.tasks.hmm import HiddenMarkov
 from helpers.tasks.markov import Chain
 from helpers.training import Position, Task, TrainConfig, train
 from helpers.training.resume import Snapshots, alone
 
 
-def _train(source: dict, model: dict, config: dict, seed: int, parent: dict | None) -> dict:
+def _train(
+    source: dict,
+    model: dict,
+    config: dict,
+    seed: int,
+    parent: dict | None,
+    donor: dict | None = None,
+) -> dict:
     """A training run, as the cache keeps it."""
     run = {"source": source, "model": model, "config": config, "seed": seed, "parent": parent}
+    task, frozen = KINDS[source["kind"]].from_spec(source), None
+    if donor:
+        run["donor"], given = donor, finish(donor)["state"]
+        frozen = {name: given[name] for name in task.donated}
     start = Position(**finish(parent)["final"]) if parent else None
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one thread a run, so that results do not depend on the machine
     try:
         done = train(
-            KINDS[source["kind"]].from_spec(source),
+            task,
             ModelConfig(**model),
             TrainConfig(**config),
             seed,
             start=start,
+            frozen=frozen,
             snapshots=Snapshots(_snapshot_folder(run)),
             progress=False,
         )
@@ -57,6 +71,7 @@ KINDS = {
     "chain": Kind(hmm.from_spec, markov, hmm),
     "hmm": Kind(hmm.from_spec, markov, hmm),
     "addition": Kind(addition.from_spec, addition, fast),
+    "dyck": Kind(dyck_training.from_spec, dyck_training, dyck, dyck_model, fast),
 }
 
 

@@ -32,11 +32,13 @@ class Run:
     A bare source stands for next-token prediction on it.  With a ``parent`` the run goes on from
     that run's end, with its weights, moments and place in the data; the parent is trained first
     where the cache does not have it.  Steps of the recipe count from there, steps of the result
-    from the parent's first.
+    from the parent's first.  With a ``donor`` the run takes that run's final weights under the
+    names in its task's ``donated``, and never changes them; the donor is trained first as well.
 
     Raises:
-        ValueError: a kind of task that :data:`KINDS` lacks, a negative seed, or a parent with
-            another task, model, seed or set of sequences.
+        ValueError: a kind of task that :data:`KINDS` lacks, a negative seed, a parent with
+            another task, model, seed, set of sequences or donor, or a donor with another task or
+            model, or whose task donates nothing.
     """
 
     source: Chain | HiddenMarkov | Task
@@ -44,6 +46,7 @@ class Run:
     config: TrainConfig
     seed: int
     parent: Run | None = None
+    donor: Run | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -53,6 +56,12 @@ class Run:
         kind = self.source.spec()["kind"]
         if kind not in KINDS:
             raise ValueError(f"unknown kind of task {kind!r}; known: {', '.join(KINDS)}.")
+        if self.donor and not getattr(self.source, "donated", ()):
+            raise ValueError(f"the task {kind!r} donates no weights: leave donor at None.")
+        if self.donor and _learns(self.donor) != _learns(self):
+            raise ValueError(
+                "a donor must have learnt the same task with a model of the same sizes."
+            )
         mine, parents = _inherited(self), _inherited(self.parent or self)
         for name, value in mine.items():
             if value != parents[name]:
@@ -61,24 +70,31 @@ class Run:
                 )
 
 
+def _learns(run: Run) -> dict[str, object]:
+    return {"task": run.source.spec(), "model": run.model}
+
+
 def _inherited(run: Run) -> dict[str, object]:
     return {
-        "task": run.source.spec(),
-        "model": run.model,
+        **_learns(run),
         "n_sequences": run.config.n_sequences,
         "seed": run.seed,
+        "donor": run.donor,
     }
 
 
 def _arguments(run: Run) -> dict:
     """A run in plain types, as the cache's key wants it."""
-    return {
+    arguments = {
         "source": run.source.spec(),
         "model": asdict(run.model),
         "config": asdict(run.config),
         "seed": run.seed,
         "parent": _arguments(run.parent) if run.parent else None,
     }
+    if run.donor:
+        arguments["donor"] = _arguments(run.donor)
+    return arguments
 
 
 def _trained(result: dict) -> Trained:

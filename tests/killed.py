@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from helpers.dyck.training import Dyck, DyckLearner
 from helpers.fast import PairLearner
 from helpers.models import ModelConfig
 from helpers.runs import Run, train_all
@@ -32,6 +33,11 @@ TASKS = {
         ModularAddition(7),
         replace(MODEL, d_vocab=7, n_ctx=2),
         TrainConfig(24, 8, lr=1e-2, eval_every=3, keep_on=0.05, keep_at=(4, 9), clip=0.5),
+    ),
+    "dyck": (
+        Dyck(n_eval=4),
+        replace(MODEL, d_vocab=40, n_ctx=64, n_heads=1),
+        TrainConfig(24, 4, lr=1e-2, eval_every=8, keep_at=(4, 9), clip=0.5, floor=0.02),
     ),
 }
 # The n-th time: half of a file is written; a file is whole but not in its place; it is just there;
@@ -86,7 +92,7 @@ class Counter:
                 die()
 
         Path.open, resume.os.replace = open_, replace
-        for learner in (AutogradLearner, PairLearner, ToyLearner):
+        for learner in (AutogradLearner, PairLearner, DyckLearner, ToyLearner):
             learner.step = self.watched(learner.step)
 
     def watched(self, real_step):

@@ -72,6 +72,8 @@ def test_the_uninterrupted_runs_have_something_to_lose(whole):
     assert len(whole["toy"].history["step"]) == 9
     assert {4, 9} < set(whole["addition"].kept)
     assert whole["addition"].loss[-1] < whole["addition"].loss[0]
+    assert set(whole["dyck"].kept) == {4, 9}
+    assert whole["dyck"].loss[-1] < whole["dyck"].loss[0]
 
 
 def test_a_killed_call_goes_on_by_itself_and_tidies_up(killed, no_warning, monkeypatch):

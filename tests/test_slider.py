@@ -280,6 +280,8 @@ NAN = np.array([0.1, np.nan, 0.2, 0.3])
         ({"band": -0.1}, "band is a distance"),
         ({"roots": -1}, "roots a count"),
         ({"events": {"late": 500}}, "'late' at step 500 lies outside"),
+        ({"now": "turned"}, "one {}"),
+        ({"axis": " "}, "axis names what the slider moves along"),
         ({"start": 140}, "no step 140; the nearest one is 150"),
         ({"snapshots": [0, 100, 199, 200]}, "no step 199"),
         ({"snapshots": [0, 100]}, "four to six snapshots; got 2"),
@@ -301,3 +303,12 @@ def test_no_class_is_one_that_the_theme_s_icon_font_takes_for_its_own():
     assert "dot" in written and toggled
     for name in written | toggled:
         assert not re.fullmatch(r"fa|fa[bdlrst]|fa-.*", name), name
+
+
+def test_the_slider_can_move_along_something_else_than_training():
+    page = shown(axis="share of the <turn>", now="{} % of the turn")._repr_html_()
+    first, last = read(page)[0], read(page)[-1]
+    assert first["values"][0] == "0 % of the turn" and last["values"][0] == "200 % of the turn"
+    assert last["says"].startswith("200 % of the turn: ")
+    assert "training step" not in page.lower() and "<turn>" not in page
+    assert 'aria-label="Share of the &lt;turn&gt;"' in page

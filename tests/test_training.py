@@ -173,6 +173,15 @@ def test_learning_rate_warms_up_and_falls_to_zero():
     assert replace(config, decay=False).lr_factor(99) == 1
 
 
+def test_a_floor_is_where_the_cosine_ends():
+    config = TrainConfig(steps=100, warmup=10, floor=0.02)
+    factors = [config.lr_factor(step) for step in range(101)]
+    np.testing.assert_allclose(factors[:10], np.arange(1, 11) / 10)
+    assert factors[10] == 1
+    assert factors[55] == pytest.approx(0.51)  # half way from 1 to 0.02
+    assert factors[100] == pytest.approx(0.02)
+
+
 def test_divergence_names_seed_step_and_what_to_change():
     config = replace(SHORT, lr=1e30, warmup=0)
     with pytest.raises(FloatingPointError, match=r"seed 7 diverged at step [1-9] of 12; lower lr"):
@@ -201,6 +210,8 @@ def test_fewer_sequences_than_a_batch_are_named():
         ({"stop_after": -2}, "stop_after must be 0 or more"),
         ({"keep_on": float("nan")}, "keep_on must be 0 or more"),
         ({"clip": -1.0}, "clip must be 0 or more"),
+        ({"floor": 1.5}, "floor is a fraction of lr"),
+        ({"floor": float("nan")}, "floor is a fraction of lr"),
         ({"stop_at": ("test_accuracy", 0.9)}, "set eval_every too"),
         ({"keep_on": 0.1}, "set eval_every too"),
         ({"eval_every": 5, "stop_after": 3}, "set stop_at too"),

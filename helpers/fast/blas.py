@@ -36,7 +36,7 @@ binding.add_symbol(NAME, _address())
 
 
 @intrinsic
-def _sgemm(typing, flip_a, flip_b, m, n, k, a, a_step, b, b_step, old, c, c_step):
+def sgemm(typing, flip_a, flip_b, m, n, k, a, a_step, b, b_step, old, c, c_step):
     """By columns: C (m, n) = op(A) op(B) + old · C, with addresses and steps as integers."""
     integer, real = types.int64, types.float32
 
@@ -68,7 +68,7 @@ PLAIN, FLIPPED = ord("N"), ord("T")
 def times_transposed(a, b, c):
     """c = a bᵀ."""
     (m, k), n = a.shape, len(b)
-    _sgemm(FLIPPED, PLAIN, n, m, k, b.ctypes.data, k, a.ctypes.data, k, 0.0, c.ctypes.data, n)
+    sgemm(FLIPPED, PLAIN, n, m, k, b.ctypes.data, k, a.ctypes.data, k, 0.0, c.ctypes.data, n)
 
 
 @part
@@ -76,7 +76,7 @@ def times_transposed(a, b, c):
 def times(a, b, c):
     """c = a b."""
     (m, k), n = a.shape, b.shape[1]
-    _sgemm(PLAIN, PLAIN, n, m, k, b.ctypes.data, n, a.ctypes.data, k, 0.0, c.ctypes.data, n)
+    sgemm(PLAIN, PLAIN, n, m, k, b.ctypes.data, n, a.ctypes.data, k, 0.0, c.ctypes.data, n)
 
 
 @part
@@ -84,4 +84,4 @@ def times(a, b, c):
 def transposed_times(a, b, c):
     """c = aᵀ b."""
     (k, m), n = a.shape, b.shape[1]
-    _sgemm(PLAIN, FLIPPED, n, m, k, b.ctypes.data, n, a.ctypes.data, m, 0.0, c.ctypes.data, n)
+    sgemm(PLAIN, FLIPPED, n, m, k, b.ctypes.data, n, a.ctypes.data, m, 0.0, c.ctypes.data, n)

@@ -47,6 +47,8 @@ def eigenvalue_slider(
     events: Mapping[str, int] | None = None,
     start: int | None = None,
     snapshots: Sequence[int] | None = None,
+    axis: str = "training step",
+    now: str = "step {}",
 ) -> SliderShown:
     r"""Show the eigenvalues at every step beside curves over all steps. Last line of a cell.
 
@@ -67,12 +69,14 @@ def eigenvalue_slider(
         events: steps to mark by name on the curves, such as the one at which the run grokked.
         start: the step that is shown first; the last one without it.
         snapshots: steps of the still form, four to six; evenly spread frames without it.
+        axis: what the slider moves along, if not training: the steps are its positions.
+        now: how a position is said, such as ``"{} % of the turn"``.
 
     Raises:
         ValueError: shapes that do not fit, a value that is not finite, an unknown step or colour,
             too many points for a page, or words that `helpers.plots.show` refuses.
     """
-    scene = Scene(steps, values, tuple(curves), band, roots, dict(events or {}))
+    scene = Scene(steps, values, tuple(curves), band, roots, dict(events or {}), axis, now)
     scene = scene.matched()
     first = len(steps) - 1 if start is None else scene.at(start)
     if snapshots is None:
@@ -101,7 +105,7 @@ def _still(scene: Scene, shots: Sequence[int]) -> Figure:
         for group, filled in ((near, True), (~near, False)):
             if group.any():
                 eigenvalues(ax, scene.eigenvalues[index][group], size=3.5, filled=filled)
-        ax.set(title=f"step {scene.steps[index]:,}", xlabel="", ylabel="", xticks=[], yticks=[])
+        ax.set(title=scene.said(scene.steps[index]), xlabel="", ylabel="", xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
     ax = below.subplots()
     for index in shots:
@@ -121,7 +125,7 @@ def _still(scene: Scene, shots: Sequence[int]) -> Figure:
         at = (step, 1.02)
         ax.annotate(event, at, xycoords=ax.get_xaxis_transform(), ha="center", fontsize="small")
     low, high = scene.limits
-    ax.set(xlabel="training step", ylim=(low - 0.04, high + 0.04))
+    ax.set(xlabel=scene.axis, ylim=(low - 0.04, high + 0.04))
     ax.xaxis.set_major_formatter("{x:,.0f}")
     below.legend(loc="outside lower center", ncols=2)
     return figure

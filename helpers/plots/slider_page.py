@@ -133,9 +133,9 @@ def _live(scene: Scene, frame: dict, start: int, name: str, alt: str) -> str:
         f'<div class="live" role="group" aria-label="{label}"><div class="steer">'
         f'<button type="button" {OWN_KEYS}>Play</button><input type="range" {OWN_KEYS} '
         f'min="0" max="{len(scene.steps) - 1}" step="1" value="{start}" '
-        'autocomplete="off" aria-label="Training step" '
+        f'autocomplete="off" aria-label="{escape(scene.axis, quote=True).capitalize()}" '
         f'aria-valuetext="{escape(frame["says"], quote=True)}">'
-        f'<span class="now" aria-hidden="true">step <span class="value">{frame["values"][0]}'
+        f'<span class="now" aria-hidden="true"><span class="value">{escape(frame["values"][0])}'
         '</span></span></div><div class="panels"><div class="panel">'
         f'<svg {view} role="img" aria-label="{escape(alt, quote=True)}">'
         f"{''.join(plane(scene, frame))}</svg>"

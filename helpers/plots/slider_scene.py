@@ -36,6 +36,8 @@ class Scene:
     band: float | int = 0.0
     roots: int = 0
     events: Mapping[str, int] = field(default_factory=dict)
+    axis: str = "training step"
+    now: str = "step {}"
 
     def __post_init__(self) -> None:
         n = len(self.steps)
@@ -71,6 +73,11 @@ class Scene:
         names = [curve.name.strip() for curve in self.curves]
         if "" in names or len(set(names)) < len(names):
             raise ValueError(f"slider: each curve needs a name of its own; got {names}.")
+        if not self.axis.strip() or self.now.count("{}") != 1:
+            raise ValueError(
+                "slider: axis names what the slider moves along, and now says where it stands with "
+                f"one {{}}, as in 'step {{}}'; got {self.axis!r} and {self.now!r}."
+            )
         if not 0 <= self.band < 1 or self.roots < 0:
             raise ValueError(
                 f"slider: band is a distance from the circle in [0, 1), roots a count; got "
@@ -82,6 +89,10 @@ class Scene:
                     f"slider: the event {name!r} at step {step} lies outside the steps "
                     f"{self.steps[0]} to {self.steps[-1]}."
                 )
+
+    def said(self, step: int | np.integer) -> str:
+        """Where the slider stands, in words."""
+        return self.now.replace("{}", f"{step:,}")
 
     @property
     def colours(self) -> list[str]:

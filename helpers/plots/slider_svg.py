@@ -48,8 +48,8 @@ def frames(scene: Scene) -> list[dict]:
                 "near": "".join("01"[int(v)] for v in scene.near[i]),
                 "x": round(float(x[i]), 1),
                 "y": [round(float(_up(scene, c.values[i])), 1) for c in scene.curves],
-                "values": [f"{step:,}", count, *values],
-                "says": f"step {step:,}: {', '.join(says + near)}",
+                "values": [scene.said(step), count, *values],
+                "says": f"{scene.said(step)}: {', '.join(says + near)}",
             }
         )
     return rows
@@ -99,7 +99,7 @@ def chart(scene: Scene, frame: dict) -> Iterator[str]:
             yield f'<text x="{x:.1f}" y="{floor + 18}" text-anchor="middle">{value:,.0f}</text>'
     yield f'<path d="M{LEFT} {floor}H{WIDTH - RIGHT}" stroke="{paint(MUTED)}"/>'
     yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">'
-    yield "training step</text>"
+    yield f"{escape(scene.axis)}</text>"
     for i, (name, step) in enumerate(scene.events.items()):
         x, y = _across(scene, step), TOP - 8 - 14 * (i % 2)  # neighbours do not write over another
         side = "start" if x < WIDTH / 2 else "end"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train: AdamW, linear warm-up, then a cosine to zero.  Steps count from the run's own
-    start, also in a run that goes on from another.
+    """How to train: AdamW, linear warm-up, then a cosine to ``floor``.  Steps count from the run's
+    own start, also in a run that goes on from another.
 
     Args:
         steps: steps of this run, at most.
@@ -26,6 +26,7 @@ class TrainConfig:
             kept.  0 for none.
         eps: added to the root of AdamW's second moment; where gradients are far smaller than this,
             weights hardly move.
+        floor: where the cosine ends, as a fraction of ``lr``.
         clip: largest norm of the whole gradient; 0 for no limit.
         device: where a learner by autograd computes, as torch names it.
 
@@ -49,6 +50,7 @@ class TrainConfig:
     stop_after: int = 0
     keep_on: float = 0.0
     clip: float = 0.0
+    floor: float = 0.0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -66,6 +68,8 @@ class TrainConfig:
         for name in ("eval_every", "stop_after", "keep_on", "clip"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 or more; got {getattr(self, name)}.")
+        if not 0 <= self.floor <= 1:
+            raise ValueError(f"floor is a fraction of lr, from 0 to 1; got {self.floor}.")
         if self.stop_after and not self.stop_at:
             raise ValueError("stop_after counts from where stop_at is reached: set stop_at too.")
         if (self.stop_at or self.keep_on) and not self.eval_every:
@@ -78,4 +82,4 @@ class TrainConfig:
         if not self.decay:
             return 1.0
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
-        return 0.5 * (1 + math.cos(math.pi * done))
+        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * done))

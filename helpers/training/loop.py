@@ -56,6 +56,7 @@ def train(
     seed: int,
     *,
     start: Position | None = None,
+    frozen: dict[str, Tensor] | None = None,
     snapshots: Snapshots | None = None,
     progress: bool = True,
 ) -> Trained:
@@ -67,6 +68,7 @@ def train(
         config: the recipe.
         seed: decides weights, data, order and dropout.
         start: where another run of this source, model and seed ended, to go on from there.
+        frozen: weights that the run takes and never changes, for a learner with ``freeze``.
         snapshots: where to leave snapshots, and to take up the run if there is one.
         progress: show a bar; never under the book's runner, where it would stand on the page.
 
@@ -77,6 +79,8 @@ def train(
     task = NextToken(source) if isinstance(source, Chain | HiddenMarkov) else source
     torch.manual_seed(seed)  # dropout draws from the global generator
     learner, stream = task.learner(model, config, seed), task.batches(model, config, seed)
+    if frozen:
+        learner.freeze(frozen)
     journal = Journal(start.step if start else 0)
     found = snapshots.read() if snapshots else None
     if found:
