@@ -111,7 +111,7 @@ def cross_model_report(
         B: the model whose activations are fed into it, on the same tokens.
         generator: draws the nulls, and what the data leave open of R.
         groups: the sequence of each ``fit`` row, so that no sequence lies in both halves.
-        nulls: False leaves out everything but the rotation: a third of the time.
+        nulls: False leaves out everything but the rotation, and half of the time.
         draws: Haar draws behind the p-values, made once a process and width.
         stitch: loss of a map from A's activations to B's, see :class:`helpers.stitching.Stitch`.
 
