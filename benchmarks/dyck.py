@@ -16,7 +16,6 @@ timed in turn; ratios are taken between neighbours, so that a slow moment of the
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from pathlib import Path
@@ -26,6 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.pairs import timed
+from benchmarks.report import finish, one_thread, shortfalls
 from helpers.dyck import SMALL, DyckTransformer
 from helpers.dyck.model import OUTPUTS
 from helpers.dyck.training import Batch, Dyck, DyckLearner
@@ -144,18 +144,6 @@ def table(record: dict) -> str:
     return "\n".join(lines)
 
 
-def shortfalls(record: dict) -> list[str]:
-    """What keeps this record from meeting the goal: the speed, or another function computed."""
-    missing = []
-    if not record["logit_difference"] <= 1e-5:
-        missing.append(f"logits differ by {record['logit_difference']:.1e}")
-    for clock, values in record["ratios"].items():
-        gain = np.median(values)
-        if not gain >= record["goal"]:
-            missing.append(f"the gain ({clock}) is {gain:.2f}, below {record['goal']:g}")
-    return missing
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; with ``--check``, return 1 where the goal is missed."""
     parser = argparse.ArgumentParser(
@@ -168,18 +156,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.repeats < 1 or options.batches < 1:
         parser.error("need at least one repeat and one batch.")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         record = measure(options.repeats, options.batches)
-    finally:
-        torch.set_num_threads(threads)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(table(record))
-    missing = shortfalls(record)
-    for text in missing:
-        print(f"goal missed: {text}")
-    if not missing:
-        print(f"goal met: a sequence costs at most 1/{GOAL:g} of the plain loop's")
-    return 1 if options.check and missing else 0
+    met = f"a sequence costs at most 1/{GOAL:g} of the plain loop's"
+    where = {"output": options.output, "check": options.check}
+    return finish(record, table(record), shortfalls(record), met, **where)

@@ -26,7 +26,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.report import finish, one_thread
+from benchmarks.report import finish, one_thread, shortfalls
 from helpers.fast import PairLearner
 from helpers.models import ModelConfig
 from helpers.tasks.addition import ModularAddition
@@ -194,18 +194,6 @@ def table(record: dict) -> str:
         lines.append(line("our step", record["gflops"][clock]["ours"], "GFLOP/s"))
         lines.append(line("product of 2048 × 2048", record["gflops"][clock]["product"], "GFLOP/s"))
     return "\n".join(lines)
-
-
-def shortfalls(record: dict) -> list[str]:
-    """What keeps this record from meeting the goal: the speed, or another function computed."""
-    missing = []
-    if not record["logit_difference"] <= 1e-5:
-        missing.append(f"logits differ by {record['logit_difference']:.1e}")
-    for clock, values in record["ratios"].items():
-        if not np.median(values) >= record["goal"]:
-            gain = np.median(values)
-            missing.append(f"the gain ({clock}) is {gain:.2f}, below {record['goal']:g}")
-    return missing
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 
 
@@ -20,6 +21,18 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def shortfalls(record: dict) -> list[str]:
+    """What keeps a comparison with a plain loop from its goal: speed, or another function."""
+    missing = []
+    if not record["logit_difference"] <= 1e-5:
+        missing.append(f"logits differ by {record['logit_difference']:.1e}")
+    for clock, values in record["ratios"].items():
+        gain = np.median(values)
+        if not gain >= record["goal"]:
+            missing.append(f"the gain ({clock}) is {gain:.2f}, below {record['goal']:g}")
+    return missing
 
 
 def finish(

@@ -7,48 +7,13 @@ reads ``resid_post`` itself.  The weights are :class:`helpers.models.SmallTransf
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.HookedRootModule import HookedRootModule
 
+from helpers.hooked_parts import HookedAttention, HookedMLP
 from helpers.models import Block, ModelConfig, SmallTransformer
-
-
-class HookedAttention(nn.Module):
-    """Causal self-attention: ``hook_q|k|v``, ``hook_attn_scores``, ``hook_pattern``, ``hook_z``."""
-
-    def __init__(self, block: Block, n_heads: int) -> None:
-        super().__init__()
-        self.maps, self.n_heads = block.attn, n_heads
-        self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
-        self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
-        self.hook_z = HookPoint()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        q = self.hook_q(self.maps.q(x).unflatten(-1, (self.n_heads, -1)))
-        k = self.hook_k(self.maps.k(x).unflatten(-1, (self.n_heads, -1)))
-        v = self.hook_v(self.maps.v(x).unflatten(-1, (self.n_heads, -1)))
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        scores = self.hook_attn_scores(scores.masked_fill(future, -torch.inf))
-        pattern = self.hook_pattern(scores.softmax(-1))
-        z = self.hook_z(torch.einsum("bhqk,bkhd->bqhd", pattern, v))
-        return self.maps.o(z.flatten(-2))
-
-
-class HookedMLP(nn.Module):
-    """Two linear maps around a ReLU: ``hook_pre``, ``hook_post``."""
-
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.maps = block.mlp
-        self.hook_pre, self.hook_post = HookPoint(), HookPoint()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        return self.maps.fc_out(self.hook_post(F.relu(self.hook_pre(self.maps.fc_in(x)))))
 
 
 class HookedBlock(nn.Module):
@@ -57,7 +22,7 @@ class HookedBlock(nn.Module):
     def __init__(self, block: Block, n_heads: int) -> None:
         super().__init__()
         self.ln1, self.ln2 = block.ln1, block.ln2
-        self.attn, self.mlp = HookedAttention(block, n_heads), HookedMLP(block)
+        self.attn, self.mlp = HookedAttention(block.attn, n_heads), HookedMLP(block.mlp)
         self.hook_resid_pre, self.hook_resid_mid = HookPoint(), HookPoint()
         self.hook_resid_post = HookPoint()
         self.hook_attn_out, self.hook_mlp_out = HookPoint(), HookPoint()

@@ -20,8 +20,8 @@ def kernel_environment(folder: Path, chapter: str, profile: str, cores: int) -> 
     place = {"HELPERS_CACHE": os.path.abspath(os.path.expanduser(cache))} if cache else {}
     return {
         # PyTorch's threads wait by spinning, a millisecond or so, for the next piece of work. Where
-        # another process wants the core, that costs three to ten times the chapter; a twentieth of
-        # it is as quick on a quiet machine. Who sets a policy of their own keeps it.
+        # another process wants the core, a chapter then takes three times as long. A fifteenth of
+        # that is as quick on a quiet machine. Who sets a number of their own keeps it.
         "GOMP_SPINCOUNT": "20000",
         **os.environ,
         **place,

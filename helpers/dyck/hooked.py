@@ -12,6 +12,7 @@ from transformer_lens.hook_points import HookPoint
 from transformer_lens.HookedRootModule import HookedRootModule
 
 from helpers.dyck.model import EPS, Block, DyckTransformer, RMSNorm, check_length
+from helpers.hooked_parts import HookedAttention, HookedMLP
 
 PLACES = ("hook_resid_pre", "hook_resid_mid", "hook_resid_post")
 FINAL = "ln_final.hook_normalized"
@@ -33,49 +34,14 @@ class HookedNorm(nn.Module):
         return self.hook_normalized(x) * self.norm.weight
 
 
-class HookedAttention(nn.Module):
-    """Causal self-attention: ``hook_q|k|v``, ``hook_attn_scores``, ``hook_pattern``, ``hook_z``."""
-
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.maps = block.attn
-        self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
-        self.hook_attn_scores, self.hook_pattern = HookPoint(), HookPoint()
-        self.hook_z = HookPoint()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        heads = (self.maps.n_heads, -1)
-        q = self.hook_q(self.maps.q(x).unflatten(-1, heads))
-        k = self.hook_k(self.maps.k(x).unflatten(-1, heads))
-        v = self.hook_v(self.maps.v(x).unflatten(-1, heads))
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * q.shape[-1] ** -0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        scores = self.hook_attn_scores(scores.masked_fill(future, -torch.inf))
-        pattern = self.hook_pattern(scores.softmax(-1))
-        z = self.hook_z(torch.einsum("bhqk,bkhd->bqhd", pattern, v))
-        return self.maps.o(z.flatten(-2))
-
-
-class HookedMLP(nn.Module):
-    """Two linear maps around a ReLU: ``hook_pre``, ``hook_post``."""
-
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.maps = block.mlp
-        self.hook_pre, self.hook_post = HookPoint(), HookPoint()
-
-    def forward(self, x: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos d_model"]:
-        hidden = self.hook_post(self.hook_pre(self.maps.fc_in(x)).relu())
-        return self.maps.fc_out(hidden)
-
-
 class HookedBlock(nn.Module):
     """One pre-norm block: ``hook_resid_pre|mid|post``, ``hook_attn_out``, ``hook_mlp_out``."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
         self.ln1, self.ln2 = HookedNorm(block.ln1), HookedNorm(block.ln2)
-        self.attn, self.mlp = HookedAttention(block), HookedMLP(block)
+        self.attn = HookedAttention(block.attn, block.attn.n_heads)
+        self.mlp = HookedMLP(block.mlp)
         self.hook_resid_pre, self.hook_resid_mid = HookPoint(), HookPoint()
         self.hook_resid_post = HookPoint()
         self.hook_attn_out, self.hook_mlp_out = HookPoint(), HookPoint()

@@ -11,8 +11,9 @@ from typing import no_type_check
 import numpy as np
 
 from helpers.fast import ragged_kernels as kernels
-from helpers.fast.blas import times, times_transposed, transposed_times
-from helpers.fast.compiled import compiled, part
+from helpers.fast.blas import times_transposed
+from helpers.fast.compiled import compiled
+from helpers.fast.passes import dense_back
 from helpers.fast.ragged_attention import attend, attend_back
 
 
@@ -50,14 +51,6 @@ def backward(layer, grads, kept, scratch, x, starts, n_heads, dout):
     attend_back(dz, kept.qkv[:n], starts, n_heads, kept.pattern, dqkv)
     dense_back(dqkv, kept.read1[:n], layer.qkv, grads.qkv, dread)
     kernels.norm_back(dread, x, kept.rstd1, layer.ln1, dmid, dout, grads.ln1)
-
-
-@part
-@no_type_check
-def dense_back(dy, x, weight, dweight, dx):
-    """dx = dy W and dW = dyᵀ x."""
-    transposed_times(dy, x, dweight)
-    times(dy, weight, dx)
 
 
 @compiled
