@@ -19,6 +19,7 @@ from helpers.steering import (
     places,
     transfer_curves,
 )
+from helpers.steering.effects import log_odds
 from helpers.tasks import dyck
 from tests.rotated_pair import rotated_pair
 
@@ -39,6 +40,14 @@ def vectors(pair):
 def steerer(model, pair, name="depth", site=SITE):
     tokens = pair.tokens[ROWS]
     return Steerer(model, tokens, places(name, tokens), site=site)
+
+
+def test_log_odds_stay_finite_where_a_probability_is_0_or_1():
+    logits = torch.tensor([[900.0, 0.0, -900.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    event = torch.tensor([[True, False, False], [True, True, False]])
+    found = log_odds(logits.log_softmax(dim=1), event)
+    torch.testing.assert_close(found, torch.tensor([900.0, np.log(2.0)], dtype=torch.float64))
+    torch.testing.assert_close(log_odds(logits.log_softmax(dim=1), ~event), -found)
 
 
 def plain(model, tokens, where, added, site):
@@ -64,9 +73,15 @@ def test_effects_are_those_of_a_whole_run_with_a_hook(pair, vectors, site):
     depth = labels.depth[where]
     row = np.arange(len(depth))
 
+    def odds(p):
+        return (np.log(p) - np.log1p(-p)).mean()
+
     def measures(log_p):
         p = {name: np.exp(value) for name, value in log_p.items()}
         return {
+            "logit_deeper": odds(p["depth"][row, depth + 1]),
+            "logit_invalid": odds(p["sticky"][:, 1]),
+            "logit_closer": odds(p["copy"][:, [4, 6, 8]].sum(axis=1)),
             "p_deeper": p["depth"][row, depth + 1].mean(),
             "expected_depth": (p["depth"] * np.arange(9)).sum(axis=1).mean(),
             "p_invalid": p["sticky"][:, 1].mean(),

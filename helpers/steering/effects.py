@@ -19,7 +19,15 @@ from helpers.tasks.dyck import CLOSERS, MAX_DEPTH, label
 if TYPE_CHECKING:
     from helpers.dyck.hooked import HookedDyck
 
-MEASURES = ("p_deeper", "expected_depth", "p_invalid", "p_closer")
+MEASURES = (
+    "p_deeper",
+    "expected_depth",
+    "p_invalid",
+    "p_closer",
+    "logit_deeper",
+    "logit_invalid",
+    "logit_closer",
+)
 AT_ONCE = 256
 """Sequences in one forward pass."""
 
@@ -30,14 +38,26 @@ class Steered:
 
     ``shift``: steered minus clean mean (m,) of each of ``MEASURES``: P(true depth + 1), where it is
     at most 8 (NaN if that is nowhere); the mean of the depth output; P(invalid); P(the copy output
-    is a closing bracket).  ``kl``: mean KL(clean ‖ steered) in nats (m,), and ``accuracy`` (m,), by
-    output.
+    is a closing bracket); and the mean log-odds, in nats, of these three events.  A probability
+    that starts near 0 cannot fall, its log-odds can.  ``kl``: mean KL(clean ‖ steered) in nats
+    (m,), and ``accuracy`` (m,), by output.
     """
 
     doses: np.ndarray
     shift: Mapping[str, np.ndarray]
     kl: Mapping[str, np.ndarray]
     accuracy: Mapping[str, np.ndarray]
+
+
+def log_odds(
+    log_p: Float[Tensor, "n answers"], event: Bool[Tensor, "n answers"]
+) -> Float[Tensor, " n"]:
+    r"""log P(event) − log(1 − P(event)) of each row, from sums over both sides.
+
+    1 − P would be 0 in floating point where the event is all but certain.
+    """
+    inside, outside = (log_p.masked_fill(~side, -torch.inf) for side in (event, ~event))
+    return inside.logsumexp(dim=1) - outside.logsumexp(dim=1)
 
 
 class Steerer:
@@ -123,11 +143,18 @@ class Steerer:
         can_rise = depth < MAX_DEPTH
         p_depth = log_p["depth"].exp()
         deeper = p_depth[can_rise].gather(1, depth[can_rise, None] + 1)
+        is_deeper = torch.zeros_like(log_p["depth"][can_rise], dtype=torch.bool)
+        is_deeper.scatter_(1, depth[can_rise, None] + 1, True)
+        is_closer = torch.zeros_like(log_p["copy"], dtype=torch.bool)
+        is_closer[:, torch.from_numpy(CLOSERS)] = True
         values = (
             deeper,
             p_depth @ torch.arange(MAX_DEPTH + 1, dtype=p_depth.dtype),
             log_p["sticky"][:, 1].exp(),
             log_p["copy"][:, torch.from_numpy(CLOSERS)].exp().sum(dim=1),
+            log_odds(log_p["depth"][can_rise], is_deeper),
+            log_p["sticky"][:, 1] - log_p["sticky"][:, 0],
+            log_odds(log_p["copy"], is_closer),
         )
         return {name: float(v.mean()) for name, v in zip(MEASURES, values, strict=True)}
 

@@ -24,6 +24,8 @@ from helpers.steering.effects import MEASURES, Steered, Steerer
 
 TARGETS = {"depth": "p_deeper", "sticky": "p_invalid", "closer": "p_closer"}
 """What each direction is meant to raise."""
+LOG_ODDS = {"depth": "logit_deeper", "sticky": "logit_invalid", "closer": "logit_closer"}
+"""The same in log-odds, which can fall where a probability is near 0."""
 FLOOR = 0.01
 """A native effect below this is too small to divide by."""
 
