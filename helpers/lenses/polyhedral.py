@@ -4,7 +4,7 @@ A ReLU layer is linear where the signs of its pre-activations stay as they are. 
 signs is one polyhedron of the layer's input space, and a sample lies in one of them.  Counting the
 distinct patterns of n samples says little by itself: so the count comes as a curve in n, beside
 
-- as many samples of an untrained model, and as many Gaussian inputs of the same mean and covariance;
+- as many samples of an untrained model, and as many Gaussian inputs of that mean and covariance;
 - the number of distinct *inputs* among the samples, which no count can exceed: a causal model gives
   the same pattern to the same beginning of a row.
 

@@ -156,8 +156,9 @@ class TranscoderScores:
 
     @property
     def beyond_linear(self) -> float:
-        """Share of what the linear map misses that the transcoder explains."""
-        return (self.transcoder - self.linear) / (1 - self.linear)
+        """Share of what the linear map misses that the transcoder explains; NaN if that is nothing."""
+        missed = 1 - self.linear
+        return (self.transcoder - self.linear) / missed if missed > 1e-12 else float("nan")
 
 
 def score_transcoder(
@@ -165,7 +166,7 @@ def score_transcoder(
     train: tuple[Float[np.ndarray, "n d_in"], Float[np.ndarray, "n d_out"]],
     test: tuple[Float[np.ndarray, "m d_in"], Float[np.ndarray, "m d_out"]],
 ) -> TranscoderScores:
-    """Score on ``test`` (inputs, outputs); the linear map, with an intercept, is fitted on ``train``.
+    """Score on ``test`` (inputs, outputs); the linear map is fitted on ``train``.
 
     Raises:
         ValueError: bad activations.

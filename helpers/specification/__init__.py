@@ -22,9 +22,10 @@ from helpers.specification.components import (
 )
 from helpers.specification.constructive import Constructive, constructive
 from helpers.specification.decoy import averaged_depth, told_apart
+from helpers.specification.evidence import Evidence
 from helpers.specification.exact import Exact
 from helpers.specification.features import FEATURES, feature_columns
-from helpers.specification.roles import Evidence, find_roles
+from helpers.specification.roles import find_roles
 from helpers.specification.streaming import (
     DISTRIBUTIONS,
     Divergence,

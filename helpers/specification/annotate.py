@@ -1,4 +1,4 @@
-r"""What a residual stream knows: features regressed on it, and its principal directions on features.
+r"""What a residual stream knows: features regressed on it, its principal directions on features.
 
 Two questions at every site, each with a held-out R² (explained variance on sequences that no fit
 has seen; a feature of several columns is pooled over them):

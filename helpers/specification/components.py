@@ -1,4 +1,4 @@
-r"""Heads and MLPs, each replaced by its mean: what that costs, and the model with the idle ones gone.
+r"""Heads and MLPs replaced by their means: what that costs, and the model without the idle ones.
 
 A component writes a vector c(t) into the residual stream: a head z_h W_O[h], an MLP its output.
 Replaced, it writes its mean over the real positions of a calibration batch, everywhere,

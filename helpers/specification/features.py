@@ -1,8 +1,8 @@
 """What could be known at a position of a row, as columns to regress on; and where brackets match.
 
 ``local_invalidity`` can be seen from two neighbours alone: a closer right behind an opener of
-another family, or right behind BOS.  ``first_error`` needs the whole row: the place where the sticky
-flag rises.  Depth and flag are the task's own answers.
+another family, or right behind BOS.  ``first_error`` needs all that is before: the place where the
+sticky flag rises.  Depth and flag are the task's own answers.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ from helpers.tasks.dyck import label
 if TYPE_CHECKING:
     from helpers.dyck.hooked import HookedDyck
 
+NOTHING_MISSING = 1e-9
+"""R² of a feature that is fully legible falls short of 1 by rounding."""
 UNDECIDED_ONLY = ("local_invalidity", "first_error")
 """Features that no answer depends on behind the first error, and that are scored up to it."""
 
@@ -65,7 +67,7 @@ def closed_share(
         for kind, target in (("value", Y), ("shuffled", mixed)):
             r2 = [_r2(streams[site].astype(np.float64), target, use, fit) for site in sites]
             mid, post = np.reshape(r2, (-1, 2)).T
-            found[name][kind] = (post - mid) / (1 - mid)
+            found[name][kind] = (post - mid) / np.maximum(1 - mid, NOTHING_MISSING)
     return found
 
 

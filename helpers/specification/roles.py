@@ -1,15 +1,7 @@
-r"""Roles as hypotheses, with the evidence: a statistic, what its nulls reach, what ablation costs.
+r"""Roles as hypotheses: depth counter, family matcher, sticky OR, and what the MLPs are said to do.
 
-No role is bound to a head.  For each, its statistic is computed for every head (or MLP), and a
-component *carries* the role if all of this holds:
-
-1. the statistic is at least ``floor``: the role is most of what the component does;
-2. it is above the largest value of every null: the same statistic in untrained models, with
-   shuffled labels, and under equal attention;
-3. replaced by its mean, the component costs the role's output at least 1 % of what the costliest
-   component of its kind does.  Attention that nothing depends on is no mechanism.
-
-Perhaps several components carry a role, perhaps none does.
+No role is bound to a head.  For each, its statistic is computed for every head (or every MLP), and
+:func:`helpers.specification.evidence.judge` says who carries it, if anyone does.
 
 ========================= ========================================================== =============
 role                      statistic, by component                                    output
@@ -27,8 +19,7 @@ Source: McCann 2026 (small scale, roles of the constructive specification).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +28,7 @@ from jaxtyping import Float, Int
 from helpers.dyck.model import OUTPUTS
 from helpers.specification import head_statistics
 from helpers.specification.components import Component, Effect
+from helpers.specification.evidence import Evidence, judge
 from helpers.specification.mlp_statistics import closed_share
 from helpers.tasks.dyck import label
 
@@ -53,92 +45,8 @@ MLP_ROLES = {
     "depth quantiser": ("depth_levels", "depth"),
 }
 CLEAN_UP, ALL = "clean-up", "all"
-FLOOR = 0.5
-"""A role is what a component does mostly."""
 FLOOR_KEPT = 0.95
 """Who only cleans up leaves nearly every right answer right when it is gone."""
-SHARE = 0.01
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """One hypothesis.  ``values`` is its statistic by component, ``nulls`` the largest that each
-    null reaches, ``losses`` (nats) what ``output`` loses without the component, ``carriers`` who
-    passes; the rules are at the module's head."""
-
-    role: str
-    values: Mapping[Component, float]
-    nulls: Mapping[str, float]
-    floor: float
-    output: str
-    losses: Mapping[Component, float]
-    carriers: tuple[Component, ...]
-
-    @property
-    def supported(self) -> bool:
-        """Whether any component carries the role."""
-        return bool(self.carriers)
-
-    @property
-    def best(self) -> Component:
-        """The component with the largest statistic, whether or not it carries the role."""
-        return max(self.values, key=lambda component: self.values[component])
-
-    @property
-    def others(self) -> float:
-        """Median statistic of all components but the best; NaN if it is the only one."""
-        rest = [value for component, value in self.values.items() if component != self.best]
-        return float(np.median(rest)) if rest else float("nan")
-
-    @property
-    def shown(self) -> Component:
-        """The carrier with the largest statistic; where there is none, the best."""
-        return max(self.carriers or self.values, key=lambda component: self.values[component])
-
-    def row(self) -> dict[str, object]:
-        """A row of a table; statistic and loss are those of the component that is shown."""
-        return {
-            "role": self.role,
-            "carried by": ", ".join(map(str, self.carriers)) or "none",
-            "shown": str(self.shown),
-            "statistic": self.values[self.shown],
-            "best": self.values[self.best],
-            "others": self.others,
-            **{f"null: {name}": value for name, value in self.nulls.items()},
-            "output": self.output,
-            "loss": self.losses[self.shown],
-        }
-
-
-def judge(
-    role: str,
-    values: Mapping[Component, float],
-    nulls: Mapping[str, float],
-    losses: Mapping[Component, float],
-    *,
-    output: str,
-    floor: float = FLOOR,
-) -> Evidence:
-    """Apply the three rules.
-
-    Raises:
-        ValueError: a component without a loss, or a null that is not finite.
-    """
-    if values.keys() - losses.keys() or not np.isfinite(list(nulls.values())).all():
-        raise ValueError(
-            f"{role}: every component needs an ablation loss, and every null a finite value; got "
-            f"{len(values)} values, {len(losses)} losses, nulls {dict(nulls)}."
-        )
-    needed = SHARE * max(losses[component] for component in values)
-    carriers = tuple(
-        component
-        for component, value in values.items()
-        if value >= floor
-        and all(value > null for null in nulls.values())
-        and losses[component] > 0
-        and losses[component] >= needed
-    )
-    return Evidence(role, values, nulls, floor, output, losses, carriers)
 
 
 def find_roles(

@@ -1,7 +1,7 @@
 """KL of a specification against a model, over as many positions as one likes, a block at a time.
 
-One sample is one position.  Rows are drawn afresh, so nothing is kept but sums by row: the positions
-of one row depend on each other, and intervals must resample rows.
+One sample is one position.  Rows are drawn afresh, so nothing is kept but sums by row: positions of
+one row depend on each other, and intervals must resample rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ Logits = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Of (rows, mask): logits at the real positions (positions, 51), row by row."""
 
 
+@runtime_checkable
 class Specification(Protocol):
     """What a model can be held against: :class:`Exact` or :class:`Constructive`."""
 
