@@ -156,7 +156,7 @@ class TranscoderScores:
 
     @property
     def beyond_linear(self) -> float:
-        """Share of what the linear map misses that the transcoder explains; NaN if that is nothing."""
+        """Share of what the linear map misses that the transcoder finds; NaN if it misses none."""
         missed = 1 - self.linear
         return (self.transcoder - self.linear) / missed if missed > 1e-12 else float("nan")
 
