@@ -3,8 +3,9 @@
 - ``components``: heads, attention layers, MLPs and blocks, found by their hook points.
 - ``objective``: what a model is asked, and its loss by row.
 - ``interpolate``, ``replay``: a component moved towards its mean, and only what follows run again.
-- ``methods``: mean ablation, attribution patching, integrated gradients, cumulative ablation.
-- ``quadrature``: endpoint, midpoint and Gauss–Legendre, and the order of their errors.
+- ``methods``: mean ablation, attribution patching, cumulative ablation.
+- ``integrated``: integrated gradients of one component at a time.
+- ``quadrature``: endpoint, midpoint, Gauss–Legendre and adaptive, and the order of their errors.
 - ``effects``: predicted beside measured: r, Σ|error| / Σ|effect|, completeness, cost.
 - ``batches``: does attribution patching get better with the batch?
 
@@ -14,11 +15,11 @@ Source: McCann 2026, "Polymorphism Is Rotation" (arXiv:2605.24577), and the doub
 from helpers.attribution.batches import ByBatch, ap_by_batch
 from helpers.attribution.components import KINDS, Component, find_components
 from helpers.attribution.effects import Attribution, Effects, Passes, pearson, relative_error
+from helpers.attribution.integrated import ADAPTIVE, integrated_gradients
 from helpers.attribution.interpolate import component_means
 from helpers.attribution.methods import (
     attribution_patching,
     cumulative_ablation,
-    integrated_gradients,
     mean_ablation,
 )
 from helpers.attribution.objective import (
@@ -31,6 +32,7 @@ from helpers.attribution.objective import (
 from helpers.attribution.quadrature import RULES, order, quadrature
 
 __all__ = [
+    "ADAPTIVE",
     "KINDS",
     "RULES",
     "Attribution",

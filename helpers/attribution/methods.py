@@ -6,14 +6,9 @@ With L_i(α) the loss of row i when one component is moved a share α towards it
 - mean ablation: :math:`L_i(1) - L_i(0)`, which is measured;
 - attribution patching: :math:`L_i'(0)`, the gradient times (mean − activation), of all components
   with one backward pass;
-- integrated gradients: :math:`\sum_q w_q L_i'(\alpha_q) \approx \int_0^1 L_i'(\alpha)\,d\alpha`,
-  with this component moved and no other.
+- integrated gradients: :mod:`helpers.attribution.integrated`.
 
-The integral *is* the measured effect (completeness).  So an error of integrated gradients is one of
-quadrature and says nothing about the model, and n points cost more than n ablations.
-
-Source: Nanda 2023, attribution patching; Sundararajan, Taly & Yan 2017 (arXiv:1703.01365),
-integrated gradients; McCann 2026 (arXiv:2605.24577), by component.
+Source: Nanda 2023, attribution patching; McCann 2026 (arXiv:2605.24577), by component.
 """
 
 from __future__ import annotations
@@ -28,7 +23,6 @@ from helpers.attribution.components import Component, find_components
 from helpers.attribution.effects import Effects, Passes
 from helpers.attribution.interpolate import AT_ONCE, Means, component_means, run
 from helpers.attribution.objective import Objective
-from helpers.attribution.quadrature import quadrature
 from helpers.attribution.replay import Replay
 
 
@@ -50,57 +44,16 @@ def mean_ablation(
         positions: ``"pooled"`` or ``"each"``: see
             :func:`helpers.attribution.interpolate.component_means`.
     """
-    components, means = _prepared(model, objective, components, means, positions)
+    components, means = prepared(model, objective, components, means, positions)
 
     @torch.no_grad()
     def of(replay: Replay) -> Tensor:
         whole = torch.ones(1, len(replay.rows)).to(replay.tokens.device)
         return torch.stack([replay(c, whole)[0] for c in components], dim=1)
 
-    rows, clean = _by_row(model, objective, components, means, AT_ONCE, of)
+    rows, clean = by_row(model, objective, components, means, AT_ONCE, of)
     rows -= clean[:, None]
-    return _effects(objective, components, rows, clean, Passes(1 + len(components)))
-
-
-def integrated_gradients(
-    model: torch.nn.Module,
-    objective: Objective,
-    components: Sequence[Component] | None = None,
-    *,
-    rule: str = "gauss-legendre",
-    points: int = 32,
-    means: Means | None = None,
-    positions: str = "pooled",
-) -> Effects:
-    """The slope of the loss along the path to the ablation, integrated with a rule.
-
-    Points are stacked in the batch, and what stands before the component runs once.
-
-    Args:
-        rule: one of :data:`helpers.attribution.quadrature.RULES`.
-        points: of the rule, 1 or more.
-        model, objective, components, means, positions: as in :func:`mean_ablation`.
-    """
-    where, weights = (torch.from_numpy(part) for part in quadrature(rule, points))
-    components, means = _prepared(model, objective, components, means, positions)
-
-    @torch.enable_grad()
-    def of(replay: Replay) -> Tensor:
-        at_once = max(1, AT_ONCE // len(replay.rows))
-        found = []
-        for component in components:
-            total = 0
-            for alpha, w in zip(where.split(at_once), weights.split(at_once), strict=True):
-                shares = alpha.to(replay.tokens.device)[:, None].repeat(1, len(replay.rows))
-                shares.requires_grad_()
-                (slope,) = torch.autograd.grad(replay(component, shares).sum(), shares)
-                total = total + w.to(slope) @ slope
-            found.append(total)
-        return torch.stack(found, dim=1)
-
-    rows, clean = _by_row(model, objective, components, means, AT_ONCE // 4, of)
-    m = len(components) * points
-    return _effects(objective, components, rows, clean, Passes(1 + m, m))
+    return effects_of(objective, components, rows, clean, Passes(1 + len(components)))
 
 
 def attribution_patching(
@@ -115,19 +68,20 @@ def attribution_patching(
 
     One forward and one backward pass for all components.  Arguments as in :func:`mean_ablation`.
     """
-    components, means = _prepared(model, objective, components, means, positions)
+    components, means = prepared(model, objective, components, means, positions)
     rows = np.zeros((len(objective.tokens), len(components)))
     clean = np.zeros(len(rows))
     for chosen, length in objective.blocks(AT_ONCE):
+        where = chosen.cpu().numpy()
         shares = torch.zeros(len(components), len(chosen), dtype=torch.float64)
         shares = shares.to(objective.tokens.device).requires_grad_()
         with torch.enable_grad():
             moved = dict(zip(components, shares, strict=True))
             losses = run(model, objective, chosen, length, means, moved)
             (slope,) = torch.autograd.grad(losses.sum(), shares)
-        rows[chosen.cpu()] = slope.T.cpu().numpy()
-        clean[chosen.cpu()] = losses.detach().cpu().numpy()
-    return _effects(objective, components, rows, clean, Passes(1, 1))
+        rows[where] = slope.T.cpu().numpy()
+        clean[where] = losses.detach().cpu().numpy()
+    return effects_of(objective, components, rows, clean, Passes(1, 1))
 
 
 @torch.no_grad()
@@ -144,7 +98,7 @@ def cumulative_ablation(
     Components keep the order in which they are given.  Other arguments as in
     :func:`mean_ablation`.
     """
-    components, means = _prepared(model, objective, components, means, positions)
+    components, means = prepared(model, objective, components, means, positions)
 
     def of(replay: Replay) -> Tensor:
         length = replay.tokens.shape[1]
@@ -152,7 +106,7 @@ def cumulative_ablation(
         losses = [run(model, objective, replay.rows, length, means, moved) for moved in sets]
         return torch.stack(losses, dim=1)
 
-    rows, clean = _by_row(model, objective, (), means, AT_ONCE, of)
+    rows, clean = by_row(model, objective, (), means, AT_ONCE, of)
     names = tuple(f"top {k}" for k in range(1, len(components) + 1))
     rows -= clean[:, None]
     counts = objective.counts
@@ -160,14 +114,18 @@ def cumulative_ablation(
     return Effects(names, rows, counts, clean.sum() / counts.sum(), passes)
 
 
-def _prepared(
+def prepared(
     model: torch.nn.Module,
     objective: Objective,
     components: Sequence[Component] | None,
     means: Means | None,
     positions: str,
 ) -> tuple[tuple[Component, ...], Means]:
-    """Components and means, found where they are not given."""
+    """Components and means, found where they are not given.
+
+    Raises:
+        ValueError: no component, one that is given twice, or means that lack one.
+    """
     found = find_components(model) if components is None else tuple(components)
     if not found or len({c.name for c in found}) < len(found):
         raise ValueError(f"give different components, at least one; got {[c.name for c in found]}.")
@@ -179,7 +137,7 @@ def _prepared(
     return found, means
 
 
-def _by_row(
+def by_row(
     model: torch.nn.Module,
     objective: Objective,
     components: Sequence[Component],
@@ -193,18 +151,19 @@ def _by_row(
         replay = Replay(model, objective, chosen, length, components, means)
         found = of(replay).detach().cpu().numpy()
         rows = np.zeros((len(clean), found.shape[1])) if rows is None else rows
-        rows[chosen.cpu()] = found
-        clean[chosen.cpu()] = replay.clean.cpu().numpy()
+        where = chosen.cpu().numpy()
+        rows[where], clean[where] = found, replay.clean.cpu().numpy()
     return rows, clean
 
 
-def _effects(
+def effects_of(
     objective: Objective,
     components: Sequence[Component],
     rows: np.ndarray,
     clean: np.ndarray,
     passes: Passes,
 ) -> Effects:
+    """Effects from their sums by row (n, m), and clean losses (n,)."""
     counts = objective.counts
     names = tuple(c.name for c in components)
     return Effects(names, rows, counts, float(clean.sum() / counts.sum()), passes)

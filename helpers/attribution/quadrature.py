@@ -9,15 +9,18 @@ rule               points                          exact for polynomials of degr
 ================== =============================== ================================= ==============
 
 Where f jumps, as the slope along a path through a ReLU model does at every kink, no rule does
-better than O(1/n) for one path.
+better than O(1/n) for one path.  Where it is steep on a short stretch, points should lie there:
+:func:`adaptive` looks for such stretches first.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 RULES = ("endpoint", "midpoint", "gauss-legendre")
+FLOOR = 0.3
+"""The share of :func:`adaptive`'s points that lie evenly."""
 
 
 def quadrature(rule: str, n: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
@@ -37,7 +40,36 @@ def quadrature(rule: str, n: int) -> tuple[Float[np.ndarray, " n"], Float[np.nda
     return (np.arange(n) + shift) / n, np.full(n, 1 / n)
 
 
-def order(points: Float[np.ndarray, " k"], errors: Float[np.ndarray, " k"]) -> float:
+def adaptive(
+    values: Float[np.ndarray, "m b"], n: int
+) -> tuple[Float[np.ndarray, "n b"], Float[np.ndarray, "n b"]]:
+    """Midpoints of n cells for each of b integrands f, closer together where ∫f grows faster.
+
+    ``values`` are F(α) = ∫₀^α f at α = 0, 1/m … (m − 1)/m; the last stretch is taken to be like the
+    one before it, so that F(1), the answer, is not asked for.  The density of points goes with
+    FLOOR + (1 − FLOOR) √|ΔF| (the latter with mean 1).  Cells differ in width, so weights do.
+    Exact for polynomials of degree 1; on smooth f the error is O(1/n²).
+
+    Raises:
+        ValueError: fewer than two values, or no point.
+    """
+    m = len(values)
+    if m < 2 or n < 1:
+        raise ValueError(f"need two values or more and a point; got {m} and {n}.")
+    growth = np.sqrt(np.abs(np.diff(values, axis=0)))
+    growth = np.concatenate([growth, growth[-1:]])
+    mean = growth.mean(axis=0)
+    density = FLOOR + (1 - FLOOR) * np.divide(
+        growth, mean, out=np.ones_like(growth), where=mean > 0
+    )
+    share = np.concatenate([np.zeros_like(density[:1]), density.cumsum(axis=0)])
+    share /= share[-1]
+    even, places = np.linspace(0, 1, n + 1), np.linspace(0, 1, m + 1)
+    edges = np.stack([np.interp(even, column, places) for column in share.T], axis=1)
+    return (edges[1:] + edges[:-1]) / 2, np.diff(edges, axis=0)
+
+
+def order(points: Shaped[np.ndarray, " k"], errors: Float[np.ndarray, " k"]) -> float:
     """The p of error ≈ C n⁻ᵖ: minus the slope of log error against log points, by least squares.
 
     Errors of 0 are left out.

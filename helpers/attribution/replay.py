@@ -65,7 +65,8 @@ class Replay:
         rows, flat = self.rows.repeat(k), shares.flatten()
         site = self.sites[component]
         if self.start == "site":
-            stream = self.cache[site] + shares[:, :, None, None] * self._write(component)
+            stream = self.cache[site]
+            stream = stream + shares.to(stream)[:, :, None, None] * self._write(component)
             logits = self.model(start_at=site, resid=stream.flatten(0, 1))
         else:
             moves, how = hooks(self.means, {component: flat}), {}
