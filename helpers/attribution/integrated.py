@@ -57,7 +57,8 @@ def integrated_gradients(
     Args:
         rule: ``"adaptive"``, which runs PILOT − 1 forward passes more, or one of
             :data:`helpers.attribution.quadrature.RULES`.
-        points: of the rule, 1 or more; each costs a forward and a backward pass.
+        points: of the rule, 1 or more, for ``"adaptive"`` an even number; each costs a forward
+            and a backward pass.
         model, objective, components, means, positions: as in
             :func:`helpers.attribution.mean_ablation`.
 

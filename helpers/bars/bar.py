@@ -30,7 +30,7 @@ class Bar:
 
     name: str
     what: str
-    threshold: float
+    threshold: float | int
     direction: str
     substantive: bool = True
     null: str = ""

@@ -84,18 +84,18 @@ class Behaviour:
 
 @torch.no_grad()
 def behavioural(
-    spec: Callable[[np.ndarray], Answers],
+    spec: Callable[..., Answers],
     model: Callable[[Tensor], Tensor],
-    distributions: Mapping[str, Iterable[Int[np.ndarray, "n pos"]]],
+    distributions: Mapping[str, Iterable[Int[np.ndarray, "_ _"]]],
     *,
     outputs: Mapping[str, slice] = ONE,
-    asked: Callable[[np.ndarray], Bool[np.ndarray, "n pos"]] | None = None,
+    asked: Callable[[np.ndarray], Bool[np.ndarray, "_ _"]] | None = None,
 ) -> Behaviour:
     """Bar B over blocks of rows.
 
     Args:
-        spec: from rows (n, pos) to the answers of every output: whole numbers (n, pos), one right
-            answer each, or logits (n, pos, classes); or, as a model, all logits (n, pos, v).
+        spec: from rows (n, pos), an array, to the answers of every output: whole numbers (n, pos),
+            one right answer each, or logits (n, pos, classes).  Or a model, as below.
         model: from tokens (n, pos) to logits (n, pos, v); any bridge or module.
         distributions: blocks of rows by name; a generator that draws them keeps memory small.
         outputs: each output's part of the logits.
@@ -108,13 +108,19 @@ def behavioural(
     sums: dict[str, list[np.ndarray]] = {name: [] for name in distributions}
     counts: dict[str, list[int]] = {name: [] for name in distributions}
     worst = dict.fromkeys(distributions, 0.0)
+
+    def answer(rows: np.ndarray) -> Answers:
+        return spec(torch.from_numpy(rows) if isinstance(spec, torch.nn.Module) else rows)
+
     for name, blocks in distributions.items():
         for rows in blocks:
             mask = np.ones(rows.shape, dtype=bool) if asked is None else asked(rows)
             total, n = np.zeros(len(outputs)), int(mask.sum())
             for start in range(0, len(rows), AT_ONCE):
                 part = slice(start, start + AT_ONCE)
-                kl = _kl(spec(rows[part]), model(torch.from_numpy(rows[part])), outputs, mask[part])
+                kl = _kl(
+                    answer(rows[part]), model(torch.from_numpy(rows[part])), outputs, mask[part]
+                )
                 total += kl.sum(axis=0)
                 worst[name] = max(worst[name], float(kl.max(initial=0.0)))
             if n:

@@ -8,6 +8,7 @@ so each comes with its share of the specification's mean square: predicting zero
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,11 @@ Tensors = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Parametric:
-    """MSE by tensor; ``normalised``: each over the mean square of the specification's tensor."""
+    """MSE by tensor; ``normalised``: each over the mean square of the specification's tensor.
+
+    Where that tensor is all zeros (a bias at its start), the latter is 0 for a model's zeros and
+    infinite otherwise.
+    """
 
     mse: Mapping[str, float]
     normalised: Mapping[str, float]
@@ -54,7 +59,7 @@ def parametric(
         align: from (model, spec) to the model's weights after its best symmetry; None compares raw.
 
     Raises:
-        ValueError: other names or shapes, NaN or infinity, or a specification's tensor of zeros.
+        ValueError: other names or shapes, NaN or infinity, or a tensor without entries.
     """
     found = model if align is None else align(model, spec)
     if set(spec) != set(found) or not spec:
@@ -63,13 +68,13 @@ def parametric(
     mse, normalised = {}, {}
     for name in spec:
         v, w = (np.asarray(side[name], dtype=np.float64) for side in (spec, found))
-        if v.shape != w.shape or not (np.isfinite(v).all() and np.isfinite(w).all()):
-            raise ValueError(f"{name}: {v.shape} and {w.shape} must be equal, and all finite.")
+        if v.shape != w.shape or not (v.size and np.isfinite(v).all() and np.isfinite(w).all()):
+            raise ValueError(
+                f"{name}: {v.shape} and {w.shape} must be equal, not empty, and all finite."
+            )
         square = float(np.square(v).mean())
-        if square == 0:
-            raise ValueError(f"the specification's {name} is all zeros: nothing to normalise by.")
         mse[name] = float(np.square(w - v).mean())
-        normalised[name] = mse[name] / square
+        normalised[name] = mse[name] / square if square else math.inf if mse[name] else 0.0
     return Parametric(mse, normalised)
 
 

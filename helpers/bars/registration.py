@@ -108,8 +108,8 @@ def load(path: str | os.PathLike[str], sha256: str | None = None) -> Registratio
         wanted = sha256 or _beside(path).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RegistrationError(
-            f"no registration to go by: {error}. Register before the run, or restore {path} and "
-            f"{_beside(path).name} from version control."
+            f"no registration to go by: {error}. Register before the run, or restore both {path} "
+            f"and {_beside(path).name} from version control."
         ) from None
     found = hashlib.sha256(content).hexdigest()
     if found != wanted:
