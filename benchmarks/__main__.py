@@ -1,6 +1,7 @@
 """`python -m benchmarks [markov | pairs | dyck | rotation | agreement] [options]`: one benchmark.
 
-Without a name, the first two run one after the other; the others have options of their own, and `agreement` takes minutes.
+Without a name, the first two run one after the other; the others have options of their own, and
+`agreement` takes minutes.
 """
 
 import sys
