@@ -3,11 +3,12 @@ r"""The symmetry that brings one model's weights closest to another's.
 For a fixed residual rotation R the best heads and neurons come in closed form, and for fixed heads
 and neurons the best R does.  The search alternates from several starts; each step can only lower
 the loss.  What comes out is a local minimum, the best that was found.  A copy under a random
-symmetry is found from any start that was tried: see the tests.
+symmetry is found at once from the labelled tensors, and from most starts that know nothing of it;
+heads that are nearly alike trap some of those, so there are several.
 
 Source: McCann 2026, "Polymorphism Is Rotation" (arXiv:2605.24577), bar P; it starts from 16 random
 permutations of heads, with and without a residual rotation, for 6 rounds.  Without a residual
-rotation no start is needed here: the closed forms find the best there is.
+rotation no start is needed here: nothing is left to alternate, and the closed forms end the search.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def alternate(
 
     They end early where a round gains less than a millionth of the loss, or nothing is left.
     """
-    size = sum(c[name] * np.square(value).sum() for name, value in target.tensors().items())
+    size = _size(target, c)
     history: list[float] = []
     for _ in range(rounds):
         g = inner(source, target, g, c)
@@ -121,14 +122,15 @@ def align(
     """The best symmetry of the source that is found, and the errors after each step.
 
     Steps: ``raw``; then with R = I the best permutation of ``heads``, of ``neurons`` with their
-    scales, and heads with ``per-head rotations``, each of which is the best there is; then the
+    scales, and of heads with ``per-head rotations``, each by its closed form; then the
     ``residual rotation`` with all of it, the best of the starts; and ``refined``, all rotations and
     scales at once.  What is minimised is :func:`tensor_weights`'s mean of MSEs, plus the ``pull``
     of activations.  A last step goes on to what bar P reads, the largest MSE.
 
     Args:
         starts: random ones, by turns from random permutations of heads and from Haar rotations,
-            beside the identity and the best rotation of the labelled tensors.
+            after the best rotation of the labelled tensors and the identity.  Where one of them
+            leaves nothing, it is the last.
         rounds: of every start; the best three go on.
         most_rounds: of those.
 
@@ -148,9 +150,11 @@ def align(
     tried = []
     for kind, g in _starts(source, target, generator, starts, c, ladder[-1]):
         tried.append((kind, *alternate(source, target, g, c, rounds, pull=pull)))
+        if tried[-1][2][-1] < EXACT * _size(target, c):
+            break  # nothing is left for another start to find
     tried.sort(key=lambda one: one[2][-1])
     for i, (kind, g, history) in enumerate(tried[:KEPT]):
-        g, more = alternate(source, target, g, c, most_rounds - rounds or 1, pull=pull)
+        g, more = alternate(source, target, g, c, most_rounds - rounds, pull=pull)
         tried[i] = (kind, g, history + more)
     tried.sort(key=lambda one: one[2][-1])
     ladder.append(tried[0][1])
@@ -162,6 +166,11 @@ def align(
     return Aligned(best, final, ladder[-1], steps, ends)
 
 
+def _size(target: Weights, c: Costs) -> float:
+    """The loss of predicting zero."""
+    return float(sum(c[n] * np.square(value).sum() for n, value in target.tensors().items()))
+
+
 def _starts(
     source: Weights,
     target: Weights,
@@ -171,8 +180,8 @@ def _starts(
     still: Symmetry,
 ):
     """Where to begin, by kind.  ``still`` is the best with R = I."""
-    yield "identity", still
     yield "labelled", replace(still, R=labelled_rotation(source, target, c))
+    yield "identity", still
     layers, heads = still.heads.shape
     for i in range(n):
         if i % 2:

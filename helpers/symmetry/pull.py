@@ -29,7 +29,7 @@ class Pull:
         """At a rotation."""
         return self.constant - 2 * float(np.sum(R * self.cross))
 
-    def times(self, factor: float) -> Pull:
+    def times(self, factor: float | int) -> Pull:
         """λ times it."""
         return Pull(factor * self.cross, factor * self.constant)
 
