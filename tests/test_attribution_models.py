@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import post_norm
+from helpers import post_norm, pretrained
 from helpers.attribution import (
     Attribution,
     Effects,
@@ -219,6 +219,20 @@ def test_a_block_that_is_ablated_with_others_keeps_what_reaches_it():
     together = run(model, objective, torch.arange(6), 5, means, dict.fromkeys(chosen, 1.0))
     hooks = [h for c in chosen for h in plain_hooks(c, means[c.name])]
     np.testing.assert_allclose(together.detach(), plain_loss(model, objective, hooks), atol=1e-10)
+
+
+def test_a_pretrained_bridge_with_parallel_parts_is_ablated_as_plain_hooks_do():
+    model = pretrained.load("toy:neox").bridge()
+    tokens = torch.randint(3, 40, (4, 7), generator=torch.Generator().manual_seed(1))
+    objective, components = next_token(tokens), find_components(model, ("head", "mlp", "block"))
+    assert len(components) == 18
+    chosen = [components[i] for i in (1, 4, 5, 13, 16)]
+    means = component_means(model, objective, chosen)
+    found = mean_ablation(model, objective, chosen)
+    clean = plain_loss(model, objective)
+    for k, component in enumerate(chosen):
+        wanted = plain_loss(model, objective, plain_hooks(component, means[component.name]))
+        np.testing.assert_allclose(found.rows[:, k], wanted - clean, atol=1e-4)
 
 
 def test_the_bracket_loss_is_the_sum_of_the_three_that_training_minimises():

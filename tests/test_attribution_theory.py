@@ -109,7 +109,7 @@ def test_adaptive_points_find_a_steep_stretch_that_even_points_miss():
     found = (weights * f(points)).sum(axis=0)
     even, w = quadrature("midpoint", n)
     missed = (w[:, None] * f(even[:, None])).sum(axis=0)
-    assert np.abs(found - 1).max() < 0.05 < np.abs(missed - 1).max()
+    assert np.abs(found - 1).max() < 0.1 < 0.3 < np.abs(missed - 1).max()
     slope = [adaptive(grown(np.arange(16)[:, None] / 16), k) for k in (64, 128, 256)]
     errors = [np.abs((w * f(x)).sum(axis=0) - 1).max() for x, w in slope]
     assert errors[2] < errors[1] + 1e-9 and errors[2] < 1e-4

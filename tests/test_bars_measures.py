@@ -117,9 +117,16 @@ def test_blocks_are_streamed_and_how_they_are_cut_changes_nothing():
             alive.append(start)
             yield rows[start : start + 50]
 
-    parts = behavioural(model_of(5), model_of(6), {"a": blocks()}, outputs=SLICES)
+    seen = []
+
+    def model(tokens):
+        seen.append(len(alive))
+        return model_of(6)(tokens)
+
+    parts = behavioural(model_of(5), model, {"a": blocks()}, outputs=SLICES)
+    assert seen == list(range(1, 13))  # none waits in memory for its turn
     assert parts.value == pytest.approx(whole.value)
-    assert parts.sums["a"].shape == (12, 2) and len(alive) == 12
+    assert parts.sums["a"].shape == (12, 2)
     low, high = parts.interval(np.random.default_rng(1))
     assert low <= parts.value <= high and 0 < high - low < parts.value
     both = behavioural(model_of(5), model_of(6), {"a": [rows], "b": [rows]}, outputs=SLICES)

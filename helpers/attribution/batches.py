@@ -5,6 +5,8 @@ at convergence, where the full gradient is nearly 0, then its r must rise with t
 noise's share falls as 1/√b.  If r does not rise, the linear approximation itself is at fault.
 
 Rows are attributed once; a batch is then a sum over its rows.  The means stay those of all rows.
+Batches of one size share rows, the more the larger they are: their spread says how r varies within
+these rows, and is no interval for others.
 """
 
 from __future__ import annotations
