@@ -1,5 +1,6 @@
 """Alignment over the symmetry group: closed forms, a copy that is found again, the steps."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise, permutations
 
@@ -318,6 +319,20 @@ def test_refining_is_never_worse_and_a_high_power_lowers_the_largest():
     assert one.mean < before.mean and other.largest < before.largest
     assert one.mean < other.mean and other.largest < one.largest
     assert np.linalg.det(mean.R) == pytest.approx(np.linalg.det(g.R))
+
+
+def test_refining_side_by_side_in_threads_is_as_good_as_one_after_the_other():
+    """PyTorch's own cache of parametrisations is one for all threads, and fails here."""
+    source, target = pair()
+    c = tensor_weights(target)
+    starts = [shaken(source, seed) for seed in range(20, 28)]
+
+    def once(g):
+        return loss(source, target, refine(source, target, g, c, steps=15), c)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(once, starts))
+    assert found == pytest.approx([once(g) for g in starts], rel=1e-6)
 
 
 def test_wrong_arguments_are_refused():

@@ -17,7 +17,6 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.nn.utils.parametrizations import orthogonal
-from torch.nn.utils.parametrize import cached
 
 from helpers.alignment.haar import check_orthogonal
 from helpers.dyck.model import OUTPUTS
@@ -39,11 +38,15 @@ class _Turn(nn.Module):
             setattr(self, name, begin)
         self.log_scales = nn.Parameter(torch.tensor(g.scales).log())
 
-    def forward(self, W: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Weights after it; W has its heads and neurons in place."""
+    def forward(self, W: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+        """Weights after it, and R; W has its heads and neurons in place.
+
+        Each rotation is read, and so computed, once.  PyTorch's ``cached`` would do that too, but
+        its cache is one for all threads, and alignments run side by side.
+        """
         R, QK, VO, s = self.R, self.QK, self.VO, self.log_scales.exp()
         Rt = R.T
-        return {
+        moved = {
             "W_E": W["W_E"] @ R,
             "W_pos": W["W_pos"] @ R,
             "W_Q": Rt @ W["W_Q"] @ QK,
@@ -54,6 +57,7 @@ class _Turn(nn.Module):
             "W_out": W["W_out"] @ R / s[:, :, None],
             "W_U": Rt @ W["W_U"],
         }
+        return moved, R
 
 
 def refine(
@@ -90,10 +94,10 @@ def refine(
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         """The value and its gradient."""
         vector_to_parameters(torch.tensor(flat), turn.parameters())
-        with cached():  # each rotation is computed once a pass
-            parts = _squares(turn(placed), wanted, c)
-            total = parts.sum() if power == 1 else torch.linalg.vector_norm(parts, power)
-            total = total + pull.constant - 2 * (turn.R * cross).sum()
+        moved, R = turn(placed)
+        parts = _squares(moved, wanted, c)
+        total = parts.sum() if power == 1 else torch.linalg.vector_norm(parts, power)
+        total = total + pull.constant - 2 * (R * cross).sum()
         gradients = torch.autograd.grad(total, list(turn.parameters()))
         return total.item(), parameters_to_vector(gradients).numpy()
 
