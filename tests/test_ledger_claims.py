@@ -214,3 +214,10 @@ def test_counts_are_decided_on_the_point(claims):
 def test_the_claims_file_is_plain_yaml_with_text_keys():
     raw = yaml.safe_load((default_root() / "book" / "claims.yml").read_text(encoding="utf-8"))
     assert all(isinstance(key, str) for entry in raw["claims"] for key in entry)
+
+
+def test_every_expectation_has_its_reason_in_words(claims):
+    expected = [claim for claim in claims.by_id.values() if claim.expected]
+    assert expected
+    for claim in expected:
+        assert len(claim.expected["why"].split()) >= 4, claim.id
