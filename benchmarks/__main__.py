@@ -1,15 +1,15 @@
-"""`python -m benchmarks [markov | pairs | dyck | agreement] [options]`: one benchmark.
+"""`python -m benchmarks [markov | pairs | dyck | rotation | agreement] [options]`: one benchmark.
 
-Without a name, the first two run one after the other; `dyck` and `agreement` have options of their
-own, and `agreement` takes minutes.
+Without a name, the first two run one after the other; the others have options of their own, and
+`agreement` takes minutes.
 """
 
 import sys
 
-from benchmarks import agreement, dyck, markov, pairs
+from benchmarks import agreement, dyck, markov, pairs, rotation
 
 BOTH = {"markov": markov.main, "pairs": pairs.main}
-NAMED = {**BOTH, "dyck": dyck.main, "agreement": agreement.main}
+NAMED = {**BOTH, "dyck": dyck.main, "rotation": rotation.main, "agreement": agreement.main}
 
 
 def main(arguments: list[str]) -> int:

@@ -44,7 +44,7 @@ def finish(
         record: what was measured, as JSON can hold it.
         table: the same for a reader.
         missing: what keeps the record from the goal, in words; empty where it is met.
-        met: what a met goal means.
+        met: what a met goal means; empty where none was set.
         output: where the record goes.
         check: whether a missed goal is a failure.
     """
@@ -55,6 +55,6 @@ def finish(
     print(table)
     for text in missing:
         print(f"goal missed: {text}")
-    if not missing:
+    if met and not missing:
         print(f"goal met: {met}")
     return 1 if check and missing else 0
