@@ -134,6 +134,17 @@ def judge(basis: Float[np.ndarray, "D r"], B: Side) -> Judged:
     return Judged(principal_angles(basis, B.core.basis), B.base, **changed, limit=B.limit)
 
 
+def transplanted(A: Side, B: Side, to_B: Alignment) -> float:
+    r"""B's accuracy where its stream holds nothing but A's core, carried.
+
+    With Q an orthonormal basis of the carried core and m the mean of the rows that B was fitted
+    on, B goes on from :math:`m + (\hat y - m) Q Q^\top` with ŷ A's activation, mapped.  Angles ask
+    for the same subspace; this asks for the same *coordinates* in it, input by input.
+    """
+    basis = carry(A.core.basis, to_B)
+    return B.score(project(to_B.apply(A.held_out), basis, B.core.mean, "keep"))
+
+
 def random_angles(
     D: int, r: int, s: int, n: int, generator: np.random.Generator
 ) -> Float[np.ndarray, "n m"]:

@@ -19,6 +19,7 @@ from helpers.carrying import (
     random_angles,
     row_jacobian,
     sample_curve,
+    transplanted,
 )
 from helpers.comparison import principal_angles
 from helpers.cores import ace
@@ -64,6 +65,18 @@ def test_a_planted_rotation_carries_the_core_exactly(pair):
     assert found.keep_minus_base == pytest.approx(0, abs=0.005)
     assert found.remove_over_limit <= 1
     assert found.flip < 0.2 < found.base
+
+
+def test_the_right_subspace_with_wrong_coordinates_fails_the_transplant(pair):
+    A, B, R = pair
+    to_B = fit_rotation(A.fit, B.fit)
+    assert transplanted(A, B, to_B) == pytest.approx(B.base, abs=0.005)
+    Q = A.core.basis
+    cycle = np.linalg.qr(np.random.default_rng(2).standard_normal((3, 3)))[0]
+    turned = np.eye(D) + Q @ (cycle - np.eye(3)) @ Q.T  # within the core, nothing elsewhere
+    wrong = replace(to_B, R=turned @ to_B.R)
+    assert judge(carry(Q, wrong), B).largest < 1e-4
+    assert transplanted(A, B, wrong) < B.base - 0.3
 
 
 def test_an_affine_map_carries_it_too_where_the_other_frame_is_sheared(pair):
