@@ -24,7 +24,7 @@ def carried_shift(
     core_A: Core,
     means_A: Float[np.ndarray, "p D"],
     core_B: Core,
-    means_B: Float[np.ndarray, "p D"],
+    means_B: Float[np.ndarray, "q D"],
     to_B: Alignment,
 ) -> float:
     r"""R² in B's core coordinates of A's shift operator, carried by a rotation.

@@ -68,7 +68,7 @@ def test_a_planted_rotation_carries_the_core_exactly(pair):
 
 
 def test_the_right_subspace_with_wrong_coordinates_fails_the_transplant(pair):
-    A, B, R = pair
+    A, B, _ = pair
     to_B = fit_rotation(A.fit, B.fit)
     assert transplanted(A, B, to_B) == pytest.approx(B.base, abs=0.005)
     Q = A.core.basis
