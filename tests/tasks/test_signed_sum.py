@@ -51,7 +51,7 @@ def test_a_step_lowers_the_loss_at_the_last_position():
     assert torch.equal(answers, (tokens @ torch.tensor([1, 1, -1])) % 5)
     logits = SmallTransformer(MODEL, 100)(tokens)[:, -1]
     loss = learner.step((tokens, answers), 1e-3)
-    assert float(loss) == pytest.approx(float(F.cross_entropy(logits, answers)), rel=1e-5)
+    assert float(loss) == pytest.approx(F.cross_entropy(logits, answers).item(), rel=1e-5)
 
 
 def test_evaluation_is_the_accuracy_on_both_parts_and_leaves_the_learner_as_it_is():
