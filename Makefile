@@ -3,6 +3,8 @@
 
 PROFILE ?= laptop
 JOBS ?= 1
+# Test files that run side by side; each process takes up to 3 GB.
+TEST_JOBS ?= 2
 # The tested versions. `make LOCK= test` takes the newest that pyproject.toml allows.
 LOCK ?= requirements.lock
 # Another interpreter: make PYTHON=/path/to/python3 book
@@ -28,7 +30,7 @@ book: environment
 	@$(RUN) -m helpers book --profile $(PROFILE) --jobs $(JOBS) $(ARGS)
 
 test: environment
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest -n $(TEST_JOBS) --dist loadfile $(ARGS)
 
 serve: environment
 	@$(RUN) -m helpers serve $(ARGS)
