@@ -180,25 +180,26 @@ def sample_curve(
     sizes: Sequence[int],
     generator: np.random.Generator,
     groups: Int[np.ndarray, " N"] | None = None,
-) -> list[Judged]:
-    """The carried core by the number of samples that R is fitted on, drawn without replacement.
+) -> Float[np.ndarray, " sizes"]:
+    """:func:`transplanted` minus B's base by the number of samples that R is fitted on.
 
     A sample is a row, or with ``groups`` a whole group of rows, such as a sequence: positions of
-    one sequence are not independent.  Both cores stay as they are.
+    one sequence are not independent.  Samples are drawn without replacement, smaller sets are part
+    of larger ones, and both cores stay as they are.
 
     Raises:
         ValueError: a size below 2 or above the number of samples.
     """
     labels = np.arange(len(A.fit)) if groups is None else groups
     names = np.unique(labels)
-    order, judged = generator.permutation(names), []
+    order, base, found = generator.permutation(names), B.base, []
     for size in sizes:
         if not 2 <= size <= len(names):
             raise ValueError(f"there are {len(names)} samples to fit on; got a size of {size}.")
         rows = np.isin(labels, order[:size])
         to_B = fit_rotation(A.fit[rows], B.fit[rows], generator=generator)
-        judged.append(judge(carry(A.core.basis, to_B), B))
-    return judged
+        found.append(transplanted(A, B, to_B) - base)
+    return np.array(found)
 
 
 def row_jacobian(

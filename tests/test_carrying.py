@@ -135,7 +135,7 @@ def test_the_share_inside_the_active_subspace():
 def test_more_samples_carry_better_and_few_do_not(pair):
     A, B, _ = pair
     curve = sample_curve(A, B, [2, 30, 300], np.random.default_rng(0))
-    assert curve[0].largest > 20 > 1 > curve[-1].largest
+    assert curve[0] < -0.2 < -0.01 < curve[-1]
     with pytest.raises(ValueError, match="300 samples"):
         sample_curve(A, B, [301], np.random.default_rng(0))
 
@@ -144,7 +144,7 @@ def test_samples_are_whole_groups(pair):
     A, B, _ = pair
     one_group_is_a_hundred_rows = np.repeat([0, 1, 2], 100)
     found = sample_curve(A, B, [2], np.random.default_rng(0), one_group_is_a_hundred_rows)
-    assert found[0].largest < 1
+    assert found[0] > -0.01
 
 
 def test_a_map_that_kills_the_core_is_refused(pair):
