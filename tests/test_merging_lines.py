@@ -19,6 +19,7 @@ from helpers.merging import (
     fold,
     line,
     match,
+    pair_lines,
     permutation,
     raw_line,
     readout_core,
@@ -192,6 +193,15 @@ def test_a_raw_line_runs_through_averaged_states(kind):
         with torch.no_grad():
             values = net(torch.from_numpy(rows_.tokens))[torch.from_numpy(rows_.mask)]
         assert one.total == pytest.approx(grade(values, rows_).total, abs=1e-10)
+
+
+def test_all_lines_of_a_pair_have_the_same_ends():
+    states = [module("markov", seed).state_dict() for seed in (100, 101)]
+    rows_, rng = exam("markov"), np.random.default_rng(100)
+    found = pair_lines(*states, CONFIGS["markov"], exam("markov", 101), rows_, rng, alphas=THREE)
+    assert list(found)[:2] == ["raw", "folded"] and len(found) == 8
+    for one in found.values():
+        np.testing.assert_allclose(one.loss[[0, -1]], found["raw"].loss[[0, -1]], atol=1e-5)
 
 
 def test_a_line_ends_at_the_parents():

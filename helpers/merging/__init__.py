@@ -5,6 +5,7 @@
 - ``elements``, ``matching``: the symmetry group with biases, and its parts in closed form.
 - ``alignments``: by weights, by activations, by cores alone, and at random.
 - ``exams``, ``lines``: scores on held-out rows, along the line between two models; barriers.
+- ``pairs``: all lines of a pair in one call.
 - ``others``: stitched models and ensembles, to compare with.
 """
 
@@ -30,6 +31,7 @@ from helpers.merging.forms import Form, fold
 from helpers.merging.lines import ALPHAS, Line, barrier, blend, line, raw_blend, raw_line
 from helpers.merging.matching import Matched, match
 from helpers.merging.others import ensemble, stitched
+from helpers.merging.pairs import pair_lines
 
 __all__ = [
     "ALPHAS",
@@ -50,6 +52,7 @@ __all__ = [
     "line",
     "match",
     "next_token_exam",
+    "pair_lines",
     "permutation",
     "raw_blend",
     "raw_line",

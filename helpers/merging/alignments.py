@@ -127,7 +127,7 @@ def alignments(
     generator: np.random.Generator,
     *,
     rank: Real = 0.99,
-    starts: int = 2,
+    starts: int = 0,
 ) -> dict[str, Symmetry]:
     """Every alignment of the module's list, by name.
 
