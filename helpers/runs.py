@@ -18,8 +18,8 @@ from joblib import Parallel, delayed
 from joblib.externals.loky import get_reusable_executor
 from tqdm import tqdm
 
-from helpers.kept_runs import KINDS, finish_in_worker
 from helpers.models import ModelConfig
+from helpers.more_kinds import KINDS, finish_in_worker
 from helpers.tasks.hmm import HiddenMarkov
 from helpers.tasks.markov import Chain
 from helpers.training import Task, TrainConfig, Trained

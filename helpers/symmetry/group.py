@@ -21,6 +21,7 @@ orthogonal.  See :mod:`helpers.symmetry.balance` for those that are not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -28,6 +29,24 @@ from helpers.alignment.haar import check_orthogonal, haar
 from helpers.symmetry.weights import Weights
 
 KINDS = ("orthogonal", "invertible")
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """What the group acts on: the arrays of :class:`helpers.symmetry.weights.Weights`, by name.
+
+    Other decoders have them too, beside biases of their own: see :mod:`helpers.merging`.
+    """
+
+    W_E: np.ndarray
+    W_pos: np.ndarray
+    W_Q: np.ndarray
+    W_K: np.ndarray
+    W_V: np.ndarray
+    W_O: np.ndarray
+    W_in: np.ndarray
+    W_out: np.ndarray
+    W_U: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +80,7 @@ class Symmetry:
         check_orthogonal(self.R)
 
     @staticmethod
-    def identity(weights: Weights) -> Symmetry:
+    def identity(weights: Decoder) -> Symmetry:
         """The element that changes nothing."""
         layers, n_heads, d_model, d_head = weights.W_Q.shape
         d_mlp = weights.W_in.shape[2]
@@ -82,6 +101,15 @@ def apply(weights: Weights, g: Symmetry) -> Weights:
     Raises:
         ValueError: an element of a model of other sizes.
     """
+    return Weights(**moved(weights, g))
+
+
+def moved(weights: Decoder, g: Symmetry) -> dict[str, np.ndarray]:
+    """The arrays after g, by name.
+
+    Raises:
+        ValueError: an element of a model of other sizes.
+    """
     shapes = (weights.W_Q.shape[:2], weights.W_in.shape[::2], weights.W_E.shape[1:] * 2)
     if (g.heads.shape, g.neurons.shape, g.R.shape) != shapes:
         raise ValueError(
@@ -94,7 +122,7 @@ def apply(weights: Weights, g: Symmetry) -> Weights:
         _pick(getattr(weights, name), g.heads) for name in ("W_Q", "W_K", "W_V", "W_O")
     )
     W_in = _pick(weights.W_in.swapaxes(1, 2), g.neurons).swapaxes(1, 2)
-    return Weights(
+    return dict(
         W_E=weights.W_E @ R,
         W_pos=weights.W_pos @ R,
         W_Q=Rt @ W_Q @ g.QK,
@@ -127,7 +155,7 @@ def compose(first: Symmetry, then: Symmetry) -> Symmetry:
 
 def random_element(
     generator: np.random.Generator,
-    weights: Weights,
+    weights: Decoder,
     *,
     kind: str = "orthogonal",
     spread: float = 0.5,
