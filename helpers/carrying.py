@@ -77,7 +77,10 @@ class Judged:
 
 
 def causal_rank(side: Side, tolerance: float = 1e-3) -> int:
-    """Smallest rank of a model's own core that is both sufficient and necessary, on held-out rows.
+    """Smallest rank of a model's own core that is both sufficient and necessary on ``held_out``.
+
+    To choose a rank without a look at the rows that are scored later, give a side whose
+    ``held_out`` (and ``score``) are those of the fit.
 
     Sufficient: ``keep`` within ``tolerance`` of the base.  Necessary: ``remove`` at the limit or
     below.  Where no rank of the core does both, the whole core.
