@@ -24,7 +24,7 @@ from helpers.attribution import (
     relative_error,
 )
 from helpers.attribution.interpolate import run
-from helpers.attribution.replay import start_of
+from helpers.attribution.replay import Replay, start_of
 from helpers.dyck.model import OUTPUTS
 from helpers.models import ModelConfig, SmallTransformer, to_bridge
 from helpers.stitching import score
@@ -172,17 +172,39 @@ def test_attribution_leaves_no_gradient_and_no_hook_behind(case):
     assert not any(point.has_hooks() for point in model.hook_dict.values())
 
 
-@pytest.mark.parametrize("rule", ["midpoint", "adaptive"])
+@pytest.mark.parametrize("rule", ["midpoint", "adaptive", "pooled"])
 def test_integrated_gradients_stack_their_points(case, rule, monkeypatch):
     _, model, objective = case
     components = find_components(model, ("head", "block"))[2:7]
+    gradients, at = [], Replay.at
+
+    def counted(self, component, shares, which):
+        gradients.append(len(shares) if shares.requires_grad else 0)
+        return at(self, component, shares, which)
+
+    monkeypatch.setattr(Replay, "at", counted)
     found = integrated_gradients(model, objective, components, rule=rule, points=6)
-    pilot = 15 if rule == "adaptive" else 0
-    assert found.passes == Passes(1 + 5 * (6 + pilot), 30)
+    forward = 1 + 5 * 6 if rule == "midpoint" else 2 + 5 * (6 + 15)
+    assert found.passes == Passes(forward, 30)
+    assert sum(gradients) == 30 * len(objective.tokens)  # none that is not counted
     monkeypatch.setattr("helpers.attribution.integrated.AT_ONCE", 8)
     monkeypatch.setattr("helpers.attribution.integrated.ROWS", 2)
     parts = integrated_gradients(model, objective, components, rule=rule, points=6)
     np.testing.assert_allclose(found.rows, parts.rows, atol=1e-10)
+
+
+def test_the_rows_of_a_plan_are_those_of_the_model(case):
+    """A row's loss is its own, wherever it stands among repeated rows in any order."""
+    _, model, objective = case
+    component = find_components(model, ("head", "block"))[3]
+    means = component_means(model, objective, [component])
+    replay = Replay(model, objective, torch.arange(4), 4, [component], means)
+    which, shares = torch.tensor([2, 0, 2, 3]), torch.tensor([0.1, 0.7, 1.0, 0.0])
+    with torch.no_grad():
+        found = replay.at(component, shares, which)
+        for i, share, loss in zip(which, shares, found, strict=True):
+            wanted = run(model, objective, i[None], 4, means, {component: share})
+            torch.testing.assert_close(loss, wanted[0])
 
 
 def test_integrated_gradients_are_complete_and_attribution_patching_is_not(case):
