@@ -1,15 +1,15 @@
 """Bridges and hooked models: components, means, and every fast path against the plain one."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 
-from helpers import post_norm, pretrained
+from helpers import pretrained
 from helpers.attribution import (
     Attribution,
-    Effects,
     Passes,
-    ap_by_batch,
     attribution_patching,
     brackets,
     component_means,
@@ -17,48 +17,20 @@ from helpers.attribution import (
     find_components,
     from_answers,
     integrated_gradients,
-    last_position,
     mean_ablation,
     next_token,
-    pearson,
-    relative_error,
 )
 from helpers.attribution.interpolate import run
-from helpers.attribution.replay import start_of
+from helpers.attribution.quadrature import pooled
+from helpers.attribution.replay import Replay, start_of
 from helpers.dyck.model import OUTPUTS
-from helpers.models import ModelConfig, SmallTransformer, to_bridge
 from helpers.stitching import score
 from helpers.tasks import dyck
+from tests.attribution_cases import MODELS, bracket_model
 from tests.hooked_toy import Toy, toy_objective
 from tests.rotated_pair import rotated_pair
 
-SIZES = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_mlp": 32}
 KINDS = ("head", "attn", "mlp", "block")
-
-
-def bracket_model():
-    return rotated_pair().A, brackets(rotated_pair().tokens[:7])
-
-
-def bridge():
-    config = ModelConfig(6, 8, **SIZES)
-    tokens = torch.randint(0, 6, (7, 8), generator=torch.Generator().manual_seed(100))
-    state = SmallTransformer(config, 100).state_dict()
-    return to_bridge(config, state).double(), next_token(tokens)
-
-
-def hooked_post_norm():
-    config = ModelConfig(6, 4, norm="post", **SIZES)
-    g = torch.Generator().manual_seed(100)
-    tokens, answers = (
-        torch.randint(0, 6, (7, 4), generator=g),
-        torch.randint(0, 6, (7,), generator=g),
-    )
-    state = SmallTransformer(config, 100).state_dict()
-    return post_norm.to_hooked(config, state).double(), last_position(tokens, answers)
-
-
-MODELS = {"site": bracket_model, "layer": bridge, "tokens": hooked_post_norm}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -172,17 +144,65 @@ def test_attribution_leaves_no_gradient_and_no_hook_behind(case):
     assert not any(point.has_hooks() for point in model.hook_dict.values())
 
 
-@pytest.mark.parametrize("rule", ["midpoint", "adaptive"])
+@pytest.mark.parametrize("rule", ["midpoint", "adaptive", "pooled"])
 def test_integrated_gradients_stack_their_points(case, rule, monkeypatch):
     _, model, objective = case
     components = find_components(model, ("head", "block"))[2:7]
+    gradients, looks = spied(monkeypatch)
     found = integrated_gradients(model, objective, components, rule=rule, points=6)
-    pilot = 15 if rule == "adaptive" else 0
-    assert found.passes == Passes(1 + 5 * (6 + pilot), 30)
+    forward = 1 + 5 * 6 if rule == "midpoint" else 2 + 5 * (6 + 15)
+    assert found.passes == Passes(forward, 30)
+    assert sum(gradients.values()) == 30 * len(objective.tokens)  # none that is not counted
+    assert max(looks, default=0) < 1  # the end of the path would be the answer
     monkeypatch.setattr("helpers.attribution.integrated.AT_ONCE", 8)
     monkeypatch.setattr("helpers.attribution.integrated.ROWS", 2)
     parts = integrated_gradients(model, objective, components, rule=rule, points=6)
     np.testing.assert_allclose(found.rows, parts.rows, atol=1e-10)
+
+
+def spied(monkeypatch):
+    """Gradients by component and row, and the shares of runs without a gradient."""
+    gradients, looks, at = Counter(), [], Replay.at
+
+    def counted(self, component, shares, which):
+        if shares.requires_grad:
+            gradients.update((component.name, int(i)) for i in self.rows[which])
+        else:
+            looks.extend(shares.tolist())
+        return at(self, component, shares, which)
+
+    monkeypatch.setattr(Replay, "at", counted)
+    return gradients, looks
+
+
+def test_pooled_points_go_to_the_rows_and_components_that_need_them(monkeypatch):
+    model, objective = bracket_model()
+    components = find_components(model, ("head", "mlp"))[2:6]
+    means = component_means(model, objective, components)
+    rows, values = torch.arange(7), []
+    with torch.no_grad():
+        for share in np.arange(16) / 16:
+            losses = [run(model, objective, rows, 64, means, {c: share}) for c in components]
+            values.append(torch.stack(losses, dim=1).flatten())  # row by row
+    plan = pooled(torch.stack(values).numpy(), 8)
+    gradients, _ = spied(monkeypatch)
+    integrated_gradients(model, objective, components, points=8, means=means)
+    found = [gradients[c.name, i] for i in range(7) for c in components]
+    assert found == [len(points) for points, _ in plan] and np.ptp(found) > 4
+
+
+def test_the_rows_of_a_plan_are_those_of_the_model(case):
+    """A row's loss is its own, wherever it stands among repeated rows in any order."""
+    _, model, objective = case
+    component = find_components(model, ("head", "block"))[3]
+    means = component_means(model, objective, [component])
+    replay = Replay(model, objective, torch.arange(4), 4, [component], means)
+    which, shares = torch.tensor([2, 0, 2, 3]), torch.tensor([0.1, 0.7, 1.0, 0.0])
+    with torch.no_grad():
+        found = replay.at(component, shares, which)
+        for i, share, loss in zip(which, shares, found, strict=True):
+            wanted = run(model, objective, i[None], 4, means, {component: share})
+            torch.testing.assert_close(loss, wanted[0])
 
 
 def test_integrated_gradients_are_complete_and_attribution_patching_is_not(case):
@@ -245,60 +265,6 @@ def test_the_bracket_loss_is_the_sum_of_the_three_that_training_minimises():
     assert set(OUTPUTS) == set(wanted.loss)
 
 
-def planted(noise, n=64, m=6):
-    """Effects in which a row's prediction is the truth and noise of its own."""
-    g = np.random.default_rng(100)
-    truth = np.tile(g.standard_normal(m), (n, 1))
-    counts = np.full(n, 3)
-    names = tuple("abcdef"[:m])
-    predicted = truth + noise * g.standard_normal((n, m))
-    make = lambda rows: Effects(names, 3 * rows, counts, 0.0, Passes(1))  # noqa: E731
-    return Attribution("AP", make(predicted), make(truth))
-
-
-def test_r_rises_with_the_batch_where_noise_is_the_cause_and_not_where_it_is_not():
-    noisy = ap_by_batch(planted(5.0), [1, 8, 64], np.random.default_rng(1), draws=60)
-    assert noisy.same.shape == (3, 60)
-    r = noisy.all.mean(axis=1)
-    assert r[0] < r[1] < r[2] and r[2] - r[0] > 0.3
-    np.testing.assert_allclose(noisy.same[2], planted(5.0).r)  # the whole, in another order
-    biased = planted(0.0)
-    shifted = Effects(
-        biased.names,
-        biased.predictions.rows[:, ::-1].copy(),
-        biased.predictions.counts,
-        0.0,
-        Passes(1),
-    )
-    wrong = ap_by_batch(
-        Attribution("AP", shifted, biased.measurements),
-        [1, 8, 64],
-        np.random.default_rng(1),
-        draws=20,
-    )
-    assert np.ptp(wrong.all) < 1e-9
-    for sizes in ([0], [65], []):
-        with pytest.raises(ValueError, match="batches hold 1 to 64"):
-            ap_by_batch(biased, sizes, np.random.default_rng(1))
-
-
-def test_relative_error_sees_the_scale_that_r_does_not():
-    x = np.array([1.0, 2.0, 4.0])
-    assert pearson(3 * x + 1, x) == pytest.approx(1)
-    assert relative_error(3 * x + 1, x) == pytest.approx(17 / 7)
-    assert np.isnan(pearson(x * 0, x))
-    with pytest.raises(ValueError, match="do nothing"):
-        relative_error(x, x * 0)
-
-
-def test_the_interval_resamples_rows():
-    noisy = planted(1.0)
-    low, high = noisy.interval(pearson, np.random.default_rng(1))
-    assert low <= noisy.r <= high and 0 < high - low < 0.5
-    exact = planted(0.0).interval(relative_error, np.random.default_rng(1))
-    assert exact == (0.0, 0.0) or max(exact) < 1e-12
-
-
 def test_bad_input_is_refused(unchecked):
     model, objective = bracket_model()
     with pytest.raises(ValueError, match="kinds are some of"):
@@ -323,12 +289,6 @@ def test_bad_input_is_refused(unchecked):
             torch.zeros(2, 3, 2, dtype=torch.long),
             torch.ones(2, 3, dtype=torch.bool),
         )
-    full = planted(1.0)
-    half = Effects(
-        full.names, full.predictions.rows[:9], full.predictions.counts[:9], 0.0, Passes(1)
-    )
-    with pytest.raises(ValueError, match="different rows"):
-        Attribution("", half, full.measurements)
 
 
 def test_a_hook_point_that_the_model_lacks_is_named():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.attribution import (
     ADAPTIVE,
+    POOLED,
     RULES,
     Attribution,
     attribution_patching,
@@ -19,7 +20,7 @@ from helpers.attribution import (
     quadrature,
 )
 from helpers.attribution.interpolate import run
-from helpers.attribution.quadrature import adaptive
+from helpers.attribution.quadrature import FLOOR, adaptive, pooled
 from tests.hooked_toy import Toy, toy_objective
 
 KINDS = ("head", "mlp", "block")
@@ -40,7 +41,7 @@ def test_for_a_linear_model_and_loss_every_method_is_exact():
     model, objective = Toy(), toy_objective()
     found = [compared(model, objective)]
     found += [compared(model, objective, rule=rule, points=1) for rule in RULES]
-    found.append(compared(model, objective, rule=ADAPTIVE, points=2))
+    found += [compared(model, objective, rule=rule, points=2) for rule in (ADAPTIVE, POOLED)]
     # a mean's effect through linear maps is 0 over all rows of a layer's own positions, not by row
     assert np.abs(found[0].measurements.rows).max(axis=0).min() > 1e-3
     for attribution in found:
@@ -54,7 +55,8 @@ def test_for_a_linear_model_and_loss_every_method_is_exact():
 def test_for_a_quadratic_loss_one_midpoint_is_exact_and_the_gradient_is_not():
     model, objective = Toy(), toy_objective(lambda y: y**2)
     assert compared(model, objective, rule="midpoint", points=1).completeness.max() < 1e-10
-    assert compared(model, objective, rule=ADAPTIVE, points=2).completeness.max() < 1e-10
+    for rule in (ADAPTIVE, POOLED):
+        assert compared(model, objective, rule=rule, points=2).completeness.max() < 1e-10
     assert compared(model, objective).completeness.min() > 1e-3
     assert compared(model, objective, rule="endpoint", points=1).completeness.min() > 1e-3
 
@@ -94,24 +96,27 @@ def test_the_order_of_each_rule_on_a_smooth_function():
     assert abs(errors["gauss-legendre"][2]) < 1e-12  # 8 points: nothing is left
 
 
+def summed(plan, f):
+    """The integrals that a plan gives for f(points, index of the integrand)."""
+    return np.array([weights @ f(points, i) for i, (points, weights) in enumerate(plan)])
+
+
 def test_adaptive_points_find_a_steep_stretch_that_even_points_miss():
     width, n = 0.004, 32
     centres = np.array([0.31, 0.77])
 
-    def f(x):  # a step of height 1, as a loss has where a confident answer flips
-        return 1 / (np.cosh((x - centres) / width) ** 2 * 2 * width)
+    def f(x, i):  # a step of height 1, as a loss has where a confident answer flips
+        return 1 / (np.cosh((x - centres[i]) / width) ** 2 * 2 * width)
 
     def grown(x):
         return (np.tanh((x - centres) / width) + np.tanh(centres / width)) / 2
 
-    points, weights = adaptive(grown(np.arange(16)[:, None] / 16), n)
-    np.testing.assert_allclose(weights.sum(axis=0), 1)
-    found = (weights * f(points)).sum(axis=0)
-    even, w = quadrature("midpoint", n)
-    missed = (w[:, None] * f(even[:, None])).sum(axis=0)
-    assert np.abs(found - 1).max() < 0.1 < 0.3 < np.abs(missed - 1).max()
-    slope = [adaptive(grown(np.arange(16)[:, None] / 16), k) for k in (64, 128, 256)]
-    errors = [np.abs((w * f(x)).sum(axis=0) - 1).max() for x, w in slope]
+    values = grown(np.arange(16)[:, None] / 16)
+    plan = adaptive(values, n)
+    np.testing.assert_allclose([weights.sum() for _, weights in plan], 1)
+    missed = summed([quadrature("midpoint", n)] * 2, f)
+    assert np.abs(summed(plan, f) - 1).max() < 0.1 < 0.3 < np.abs(missed - 1).max()
+    errors = [np.abs(summed(adaptive(values, k), f) - 1).max() for k in (64, 128, 256)]
     assert errors[2] < errors[1] + 1e-9 and errors[2] < 1e-4
 
 
@@ -121,23 +126,79 @@ def test_adaptive_points_find_a_steep_stretch_that_even_points_miss():
     half=st.integers(1, 9),
     a=st.lists(st.floats(-3, 3), min_size=4, max_size=4),
 )
-def test_adaptive_points_are_exact_for_cubics_wherever_they_lie(seed, half, a):
-    values = np.random.default_rng(seed).standard_normal((6, 3)).cumsum(axis=0)
-    points, weights = adaptive(values, 2 * half)
-    assert (np.diff(points, axis=0) > 0).all() and points.min() > 0 and points.max() < 1
+def test_placed_points_are_exact_for_cubics_wherever_they_lie(seed, half, a):
+    g = np.random.default_rng(seed)
+    values = g.standard_normal((6, 3)).cumsum(axis=0) * 10.0 ** g.integers(-4, 4, 3)
     cubic = np.polynomial.Polynomial(a)
     whole = cubic.integ()(1.0) - cubic.integ()(0.0)
-    np.testing.assert_allclose((weights * cubic(points)).sum(axis=0), whole, atol=1e-9)
+    for place in (adaptive, pooled):
+        plan = place(values, 2 * half)
+        for points, _ in plan:
+            assert (np.diff(points) > 0).all() and points.min() > 0 and points.max() < 1
+        np.testing.assert_allclose(summed(plan, lambda x, i: cubic(x)), whole, atol=1e-9)
+        # every gradient counts: no rule has more points than it was given
+        assert sum(len(points) for points, _ in plan) == 2 * half * 3
+        assert all(len(points) >= 2 for points, _ in plan)
 
 
-def test_adaptive_points_lie_evenly_where_nothing_grows():
-    points, weights = adaptive(np.zeros((4, 2)), 6)
+def test_points_lie_evenly_where_nothing_grows():
     inside, _ = quadrature("gauss-legendre", 2)
-    np.testing.assert_allclose(points[:, 0], np.add.outer(range(3), inside).ravel() / 3)
-    np.testing.assert_allclose(weights, 1 / 6)
-    for m, n in ((1, 4), (4, 0), (4, 5)):
-        with pytest.raises(ValueError, match="two values or more"):
-            adaptive(np.zeros((m, 2)), n)
+    for place in (adaptive, pooled):
+        for points, weights in place(np.zeros((4, 2)), 6):
+            np.testing.assert_allclose(points, np.add.outer(range(3), inside).ravel() / 3)
+            np.testing.assert_allclose(weights, 1 / 6)
+        for m, n in ((1, 4), (4, 0), (4, 5)):
+            with pytest.raises(ValueError, match="two values or more"):
+                place(np.zeros((m, 2)), n)
+
+
+def test_pooled_points_go_where_the_need_is():
+    """The share of an integrand is its mean √|ΔF|: 100 times the growth, 10 times the points."""
+    line = np.arange(8) / 8
+    counts = [len(points) for points, _ in pooled(np.stack([line, 100 * line], axis=1), 112)]
+    np.testing.assert_allclose(counts, [2 + 220 / 11, 2 + 2200 / 11], atol=2)
+    alone = pooled(np.stack([0 * line, line], axis=1), 8)
+    assert [len(points) for points, _ in alone] == [2, 14]
+    step = np.where(line > 0.4, 1.0, 0.0)[:, None]  # all growth in one stretch of eight
+    ((points, _),) = pooled(step, 200)
+    within = np.mean((points > 3 / 8) & (points < 4 / 8))
+    assert within == pytest.approx(FLOOR / 8 + 1 - FLOOR, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["smooth", "kinked", "steep"])
+def test_pooling_pays_for_a_sum_of_unlike_integrals(kind):
+    """Forty planted integrands, most of them small: as many points in all, a smaller error.
+
+    The large ones jump as at a ReLU's kinks, or are steep on a short stretch.  Where all are
+    smooth, any placement will do: pooling neither helps nor hurts.
+    """
+    g, n = np.random.default_rng(100), 16
+    scales = np.where(np.arange(40) % 8, 0.01, 10.0)
+    centres, widths = g.uniform(0.2, 0.8, (40, 6)), {"smooth": 0.3, "steep": 0.01}.get(kind)
+
+    def F(x, i):
+        apart = x[:, None] - centres[i]
+        grown = np.maximum(apart, 0) if widths is None else np.tanh(apart / widths)
+        return scales[i] * grown.sum(axis=1)
+
+    def f(x, i):
+        apart = x[:, None] - centres[i]
+        slope = apart > 0 if widths is None else 1 / np.cosh(apart / widths) ** 2 / widths
+        return scales[i] * slope.sum(axis=1)
+
+    whole = np.array([np.diff(F(np.array([0.0, 1.0]), i))[0] for i in range(40)])
+    values = np.stack([F(np.arange(16) / 16, i) for i in range(40)], axis=1)
+    values -= values[0]
+
+    def error(plan):
+        return np.abs(summed(plan, f) - whole).sum() / np.abs(whole).sum()
+
+    even, each, shared = (
+        error(plan)
+        for plan in ([quadrature("midpoint", n)] * 40, adaptive(values, n), pooled(values, n))
+    )
+    assert shared < even / 2
+    assert shared < (2 * each if kind == "smooth" else each / 2)
 
 
 def test_the_order_at_a_jump_is_one_for_every_rule():

@@ -5,7 +5,7 @@
 - ``interpolate``, ``replay``: a component moved towards its mean, and only what follows run again.
 - ``methods``: mean ablation, attribution patching, cumulative ablation.
 - ``integrated``: integrated gradients of one component at a time.
-- ``quadrature``: endpoint, midpoint, Gauss–Legendre and adaptive, and the order of their errors.
+- ``quadrature``: endpoint, midpoint, Gauss–Legendre, adaptive and pooled, and their errors' order.
 - ``effects``: predicted beside measured: r, Σ|error| / Σ|effect|, completeness, cost.
 - ``batches``: does attribution patching get better with the batch?
 
@@ -15,7 +15,7 @@ Source: McCann 2026, "Polymorphism Is Rotation" (arXiv:2605.24577), and the doub
 from helpers.attribution.batches import ByBatch, ap_by_batch
 from helpers.attribution.components import KINDS, Component, find_components
 from helpers.attribution.effects import Attribution, Effects, Passes, pearson, relative_error
-from helpers.attribution.integrated import ADAPTIVE, integrated_gradients
+from helpers.attribution.integrated import ADAPTIVE, POOLED, integrated_gradients
 from helpers.attribution.interpolate import component_means
 from helpers.attribution.methods import (
     attribution_patching,
@@ -34,6 +34,7 @@ from helpers.attribution.quadrature import RULES, order, quadrature
 __all__ = [
     "ADAPTIVE",
     "KINDS",
+    "POOLED",
     "RULES",
     "Attribution",
     "ByBatch",

@@ -10,7 +10,8 @@ rule               points                          exact for polynomials of degr
 
 Where f jumps, as the slope along a path through a ReLU model does at every kink, no rule does
 better than O(1/n) for one path.  Where it is steep on a short stretch, points should lie there:
-:func:`adaptive` looks for such stretches first.
+:func:`adaptive` looks for such stretches first.  And of many integrals a few make most of the
+error: :func:`pooled` gives these more of the points.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 RULES = ("endpoint", "midpoint", "gauss-legendre")
+Rule = tuple[Float[np.ndarray, " _"], Float[np.ndarray, " _"]]
+"""Points and their weights."""
 FLOOR = 0.3
-"""The share of :func:`adaptive`'s cells that lie evenly."""
+"""The share of an integrand's cells that lie evenly, for :func:`adaptive` and :func:`pooled`."""
 
 
-def quadrature(rule: str, n: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def quadrature(rule: str, n: int) -> Rule:
     """Points in [0, 1] and their weights, which sum to 1.
 
     Raises:
@@ -40,9 +43,7 @@ def quadrature(rule: str, n: int) -> tuple[Float[np.ndarray, " n"], Float[np.nda
     return (np.arange(n) + shift) / n, np.full(n, 1 / n)
 
 
-def adaptive(
-    values: Float[np.ndarray, "m b"], n: int
-) -> tuple[Float[np.ndarray, "n b"], Float[np.ndarray, "n b"]]:
+def adaptive(values: Float[np.ndarray, "m b"], n: int) -> list[Rule]:
     """Two Gauss–Legendre points in each of n/2 cells, for each of b integrands f.
 
     Cells are closer together where ∫f grows faster.  ``values`` are F(α) = ∫₀^α f at α = 0, 1/m …
@@ -53,22 +54,41 @@ def adaptive(
     Raises:
         ValueError: fewer than two values, or an odd number of points or none.
     """
+    return [_placed(column, n // 2) for column in _need(values, n).T]
+
+
+def pooled(values: Float[np.ndarray, "m b"], n: int) -> list[Rule]:
+    """n · b points for b integrands together: points and weights of each, two points or more.
+
+    A few integrals, large and rough, make most of the error of all; so they should get most of the
+    points.  An integrand's share of the cells goes with its mean √|ΔF|; along its path they lie as
+    :func:`adaptive` has them.  Arguments and errors as there.
+    """
+    need = _need(values, n)
+    share = need.sum(axis=0).cumsum() / need.sum()
+    more = np.round(share * need.shape[1] * (n // 2 - 1)).astype(np.int64)
+    cells = 1 + np.diff(more, prepend=0)  # sums are rounded, so that no cell is lost
+    return [_placed(column, k) for column, k in zip(need.T, cells.tolist(), strict=True)]
+
+
+def _need(values: Float[np.ndarray, "m b"], n: int) -> Float[np.ndarray, "m b"]:
+    """How closely cells should lie in each stretch, by integrand; 1 everywhere if nothing grows."""
     m = len(values)
     if m < 2 or n < 2 or n % 2:
         raise ValueError(f"need two values or more, and an even number of points; got {m} and {n}.")
     growth = np.sqrt(np.abs(np.diff(values, axis=0)))
     growth = np.concatenate([growth, growth[-1:]])
-    mean = growth.mean(axis=0)
-    density = FLOOR + (1 - FLOOR) * np.divide(
-        growth, mean, out=np.ones_like(growth), where=mean > 0
-    )
-    share = np.concatenate([np.zeros_like(density[:1]), density.cumsum(axis=0)])
-    share /= share[-1]
-    even, places = np.linspace(0, 1, n // 2 + 1), np.linspace(0, 1, m + 1)
-    edges = np.stack([np.interp(even, column, places) for column in share.T], axis=1)
-    width, (inside, half) = np.diff(edges, axis=0), quadrature("gauss-legendre", 2)
-    points = edges[:-1, None] + width[:, None] * inside[:, None]
-    return points.reshape(n, -1), (width[:, None] * half[:, None]).reshape(n, -1)
+    need = FLOOR * growth.mean(axis=0) + (1 - FLOOR) * growth
+    return need if need.any() else np.ones_like(need)
+
+
+def _placed(need: Float[np.ndarray, " m"], cells: int) -> Rule:
+    """Two Gauss–Legendre points in each cell; every cell holds as much of the need as any other."""
+    share = np.concatenate([[0.0], (need if need.any() else np.ones_like(need)).cumsum()])
+    even, places = np.linspace(0, 1, cells + 1), np.linspace(0, 1, len(share))
+    edges = np.interp(even, share / share[-1], places)
+    width, (inside, half) = np.diff(edges)[:, None], quadrature("gauss-legendre", 2)
+    return (edges[:-1, None] + width * inside).ravel(), (width * half).ravel()
 
 
 def order(points: Shaped[np.ndarray, " k"], errors: Float[np.ndarray, " k"]) -> float:

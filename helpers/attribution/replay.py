@@ -61,21 +61,24 @@ class Replay:
 
     def __call__(self, component: Component, shares: Float[Tensor, "k b"]) -> Float[Tensor, "k b"]:
         """Losses of the rows with the component moved by each of k shares a row."""
-        k = len(shares)
-        rows, flat = self.rows.repeat(k), shares.flatten()
+        which = torch.arange(len(self.rows), device=self.tokens.device).repeat(len(shares))
+        return self.at(component, shares.flatten(), which).unflatten(0, shares.shape)
+
+    def at(
+        self, component: Component, shares: Float[Tensor, " j"], which: Int[Tensor, " j"]
+    ) -> Float[Tensor, " j"]:
+        """Losses of the block's rows ``which``, which may repeat, each with its own share."""
         site = self.sites[component]
         if self.start == "site":
-            stream = self.cache[site]
-            stream = stream + shares.to(stream)[:, :, None, None] * self._write(component)
-            logits = self.model(start_at=site, resid=stream.flatten(0, 1))
+            move = shares.to(self.cache[site])[:, None, None] * self._write(component)[which]
+            logits = self.model(start_at=site, resid=self.cache[site][which] + move)
         else:
-            moves, how = hooks(self.means, {component: flat}), {}
+            moves, how = hooks(self.means, {component: shares}), {}
             given = self.tokens
             if self.start == "layer":
                 given, how = self.cache[site], {"start_at_layer": component.layer}
-            given = given.repeat(k, *[1] * (given.ndim - 1))
-            logits = self.model.run_with_hooks(given, fwd_hooks=moves, **how)
-        return self.objective.row_losses(logits, rows).unflatten(0, (k, -1))
+            logits = self.model.run_with_hooks(given[which], fwd_hooks=moves, **how)
+        return self.objective.row_losses(logits, self.rows[which])
 
     def _write(self, component: Component) -> Float[Tensor, "b p d_model"]:
         """What the residual stream gains when the component goes all the way to its mean."""

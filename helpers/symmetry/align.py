@@ -76,7 +76,7 @@ class Aligned:
     @property
     def bar(self) -> float:
         """Bar P: the largest MSE of a tensor after the last step."""
-        return self.steps[STEPS[-1]].largest
+        return self.steps[STEPS[-1]].value
 
 
 def inner(source: Weights, target: Weights, g: Symmetry, c: Costs) -> Symmetry:

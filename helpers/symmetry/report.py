@@ -12,33 +12,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from helpers.bars.parametric import Parametric, parametric
 from helpers.dyck.model import OUTPUTS
 from helpers.symmetry.weights import Weights, check_pair
 
 
 @dataclass(frozen=True)
-class Errors:
-    """``mse`` by tensor; ``normalised``: each over the mean square of the target's tensor;
-    ``pooled``: all squared errors over all squares of the target."""
+class Errors(Parametric):
+    """Bar P after an alignment; ``pooled``: all squared errors over all squares of the target."""
 
-    mse: dict[str, float]
-    normalised: dict[str, float]
     pooled: float
-
-    @property
-    def worst(self) -> str:
-        """The tensor of the largest MSE."""
-        return max(self.mse, key=lambda name: self.mse[name])
-
-    @property
-    def largest(self) -> float:
-        """Bar P: the largest MSE of a tensor."""
-        return self.mse[self.worst]
-
-    @property
-    def largest_normalised(self) -> float:
-        """The largest normalised MSE of a tensor, which may be another one."""
-        return max(self.normalised.values())
 
     @property
     def mean(self) -> float:
@@ -54,14 +37,13 @@ def errors(found: Weights, target: Weights) -> Errors:
     """
     check_pair(found, target)
     ours, theirs = found.tensors(), target.tensors()
-    square = {name: float(np.square(value).mean()) for name, value in theirs.items()}
-    empty = [name for name, value in square.items() if value == 0]
+    empty = [name for name, value in theirs.items() if not value.any()]
     if empty:
         raise ValueError(f"the target's {empty[0]} is all zeros: nothing to normalise by.")
-    mse = {name: float(np.square(ours[name] - theirs[name]).mean()) for name in theirs}
-    size = {name: value.size for name, value in theirs.items()}
-    total, whole = (sum(part[n] * size[n] for n in size) for part in (mse, square))
-    return Errors(mse, {name: mse[name] / square[name] for name in mse}, total / whole)
+    bar = parametric(theirs, ours)
+    total = sum(bar.mse[name] * value.size for name, value in theirs.items())
+    whole = sum(float(np.square(value).sum()) for value in theirs.values())
+    return Errors(bar.mse, bar.normalised, total / whole)
 
 
 def zero(target: Weights) -> Errors:
