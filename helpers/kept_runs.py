@@ -12,7 +12,10 @@ from helpers import cache, fast, models, training
 from helpers.dyck import model as dyck_model
 from helpers.dyck import training as dyck_training
 from helpers.models import ModelConfig
-from helpers.tasks import addition, dyck, hmm, markov, streams
+from helpers.neox import model as neox_model
+from helpers.neox import text as neox_text
+from helpers.neox import training as neox_training
+from helpers.tasks import addition, dyck, hmm, markov, prose, streams
 from helpers.tasks.hmm import HiddenMarkov
 from helpers.tasks.markov import Chain
 from helpers.training import Position, Task, TrainConfig, train
@@ -72,6 +75,7 @@ KINDS = {
     "hmm": Kind(hmm.from_spec, markov, hmm),
     "addition": Kind(addition.from_spec, addition, fast),
     "dyck": Kind(dyck_training.from_spec, dyck_training, dyck, dyck_model, fast),
+    "prose": Kind(neox_training.from_spec, neox_training, neox_text, neox_model, prose),
 }
 
 
