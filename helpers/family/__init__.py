@@ -7,13 +7,14 @@
 """
 
 from helpers.family.family import Family
-from helpers.family.ours import CONFIG, MODEL, family_runs, open_family, save_family
+from helpers.family.ours import CONFIG, MODEL, NARROW, family_runs, open_family, save_family
 from helpers.family.residual import Residual, residual_sites, residual_streams
 from helpers.family.rows import Rows, split_documents, token_rows
 
 __all__ = [
     "CONFIG",
     "MODEL",
+    "NARROW",
     "Family",
     "Residual",
     "Rows",

@@ -29,6 +29,8 @@ from helpers.training import TrainConfig, Trained
 OURS = "ours"
 MODEL = ModelConfig(d_vocab=2048, n_ctx=64, n_layers=4, d_model=128, n_heads=4, d_mlp=512)
 """1.3 million parameters, of which the blocks have 0.8 million."""
+NARROW = replace(MODEL, d_model=64, d_mlp=256)
+"""Half as wide: 0.5 million parameters."""
 CONFIG = TrainConfig(
     steps=700,
     batch_size=32,

@@ -12,8 +12,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from joblib import Parallel, delayed
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from helpers.family import family as family_module
 from helpers.family.family import Family, fingerprint, untrained
 from helpers.last_token.decoder import find_blocks, hidden_of
 from helpers.pretrained import folders, load
@@ -145,7 +148,11 @@ def _key(folder: Path, tokens: np.ndarray, random_seed: int | None) -> str:
         hashlib.sha256(tokens.tobytes()).hexdigest(),
         tokens.shape,
         random_seed,
-        hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
+        *(metadata.version(package) for package in ("torch", "transformers")),
+        *(
+            folders.file_hash(Path(str(module.__file__)))
+            for module in (family_module, sys.modules[__name__])
+        ),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
 

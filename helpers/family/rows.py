@@ -54,7 +54,7 @@ def token_rows(
 
 
 def split_documents(
-    rows: Rows, shares: Sequence[float], generator: np.random.Generator
+    rows: Rows, shares: Sequence[float | int], generator: np.random.Generator
 ) -> list[Int[np.ndarray, " some"]]:
     """Row numbers of parts with about these shares of the rows; no document is in two of them.
 
