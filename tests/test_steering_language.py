@@ -69,6 +69,14 @@ def test_the_shift_is_that_of_whole_runs_with_and_without_the_vector(bridge):
             assert found[1, i, j] == pytest.approx(now - before, abs=1e-4)
 
 
+def test_many_vectors_in_parts_are_as_one_by_one(bridge, monkeypatch):
+    vectors = np.random.default_rng(1).standard_normal((3, bridge.cfg.d_model))
+    steerer = LanguageSteerer(bridge, by_bytes, FEW, SITE)
+    alone = np.concatenate([steerer(vector, [1]) for vector in vectors])
+    monkeypatch.setattr("helpers.steering.language.AT_ONCE", 5)
+    assert steerer.shifts(vectors) == pytest.approx(alone, abs=1e-5)
+
+
 def test_a_token_that_begins_every_text_stands_once(bridge):
     def with_bos(texts):
         return [[1, *row] for row in by_bytes(texts)]

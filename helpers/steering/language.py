@@ -29,6 +29,8 @@ from helpers.steering.contrasts import Contrast
 Tokenize = Callable[[Sequence[str]], list[list[int]]]
 AT_ONCE = 512
 """Sequences in one forward pass."""
+LOGITS_AT_ONCE = 2**26
+"""Numbers that the logits of one forward pass hold, 256 MB: vocabularies can be large."""
 
 
 def language_direction(
@@ -112,21 +114,28 @@ class LanguageSteerer:
         added = torch.tensor([float(dose) for dose in doses])[:, None]
         return self._scores(added * torch.as_tensor(direction).float()) - self.clean
 
+    def shifts(
+        self, vectors: Float[np.ndarray, "m d_model"]
+    ) -> Float[np.ndarray, "m prompts answers"]:
+        """The shift in nats with each of m vectors added: as :meth:`__call__`, in fewer passes."""
+        return self._scores(torch.as_tensor(vectors).float()) - self.clean
+
     @torch.no_grad()
     def _scores(self, added: Float[Tensor, "m d"]) -> Float[np.ndarray, "m prompts answers"]:
         """log P of the plus answer minus that of the minus one, with each vector added."""
-        found = []
-        for vector in added.to(self.stream):
-            parts = []
-            cut = zip(
-                *(t.split(AT_ONCE) for t in (self.stream, self.tokens, self.asked)), strict=True
-            )
-            for x, tokens, asked in cut:
-                logits = self.bridge(x + vector, start_at_layer=self.layer)[:, :-1].double()
-                log_p = logits.log_softmax(dim=-1).gather(-1, tokens[:, 1:, None])[:, :, 0]
-                parts.append(torch.where(asked, log_p, 0.0).sum(dim=1))
-            found.append(torch.cat(parts).cpu().numpy().reshape(self.shape))
-        scores = np.stack(found)
+        n, length = self.tokens.shape
+        at_once = max(1, min(AT_ONCE, LOGITS_AT_ONCE // (length * self.bridge.cfg.d_vocab)))
+        added, found = added.to(self.stream), []
+        for pairs in torch.cartesian_prod(torch.arange(len(added)), torch.arange(n)).split(at_once):
+            which, rows = pairs.T
+            stream = self.stream[rows] + added[which][:, None]
+            asked = self.asked[rows]
+            logits = self.bridge(stream, start_at_layer=self.layer)[:, :-1][asked].double()
+            right = self.tokens[rows, 1:][asked].to(logits.device)
+            log_p = logits.log_softmax(dim=-1).gather(-1, right[:, None])[:, 0].cpu()
+            total = torch.zeros(len(rows), dtype=torch.float64)
+            found.append(total.index_add(0, asked.nonzero()[:, 0], log_p))
+        scores = torch.cat(found).numpy().reshape(len(added), *self.shape)
         return scores[..., 0] - scores[..., 1]
 
 
