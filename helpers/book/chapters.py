@@ -32,6 +32,9 @@ def chapter_names(book: Book) -> list[str]:
 def resolve(book: Book, wanted: list[str]) -> list[str]:
     """Full chapter names for names or unambiguous beginnings of names; all for an empty list.
 
+    A beginning up to the underscore is a whole number: ``04`` is ``04_rotation``, and not
+    ``04b_family`` as well.
+
     Raises:
         UsageError: a name fits no chapter, or several.
     """
@@ -41,7 +44,11 @@ def resolve(book: Book, wanted: list[str]) -> list[str]:
     chosen = []
     for name in wanted:
         stem = name.removesuffix(".ipynb")
-        fits = [k for k in known if k == stem] or [k for k in known if stem and k.startswith(stem)]
+        fits = (
+            [k for k in known if k == stem]
+            or [k for k in known if k.partition("_")[0] == stem]
+            or [k for k in known if stem and k.startswith(stem)]
+        )
         if len(fits) != 1:
             what = "There is no chapter" if not fits else "Several chapters begin with"
             raise UsageError(f"{what} {name!r}. Known chapters: {', '.join(known) or 'none'}.")

@@ -71,7 +71,7 @@ def _raw(html: str) -> str:
 
 
 def _chapter(stem: str, title: str) -> str:
-    return f"Chapter {int(stem.split('_')[0])}: {title}"
+    return f"Chapter {stem.split('_')[0].lstrip('0')}: {title}"
 
 
 def _summary(measured: list[Claim], waiting: list[Claim], run: Found, full: Found) -> str:

@@ -64,7 +64,7 @@ def parse_claims(text: str, where: str = "claims.yml") -> Claims:
             word = "a list" if kind is list else "a mapping"
             raise ClaimsError(f"{where}: {field} must be {word}, found {raw[field]!r:.60}.")
     for chapter, title in raw["chapters"].items():
-        if not isinstance(title, str) or not re.match(r"\d+_", str(chapter)):
+        if not isinstance(title, str) or not re.match(r"\d+[a-z]?_", str(chapter)):
             raise ClaimsError(f"{where}: chapters maps names like 01_name to titles: {chapter!r}.")
     by_id: dict[str, Claim] = {}
     for number, entry in enumerate(raw["claims"], start=1):

@@ -1,6 +1,7 @@
 """Names, profiles, limits and sources: what is wrong is said in words."""
 
 import datetime
+import shutil
 
 import pytest
 
@@ -20,6 +21,13 @@ from tests.book.conftest import chapter, write_yaml
 def test_a_chapter_is_found_by_its_name_or_an_unambiguous_beginning(tiny):
     assert resolve(tiny, []) == ["01_one", "02_two"]
     assert resolve(tiny, ["02", "01_one.ipynb", "02_two"]) == ["02_two", "01_one"]
+
+
+def test_a_whole_number_is_not_the_beginning_of_a_lettered_one(tiny):
+    shutil.copy(tiny.notebooks / "01_one.ipynb", tiny.notebooks / "01b_half.ipynb")
+    assert resolve(tiny, ["01", "01b"]) == ["01_one", "01b_half"]
+    with pytest.raises(UsageError, match="01_one, 01b_half, 02_two"):
+        resolve(tiny, ["0"])
 
 
 @pytest.mark.parametrize("name", ["nope", "0", "", "01_one_more"])
