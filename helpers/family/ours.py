@@ -15,8 +15,8 @@ import torch
 
 from helpers.cache import cache_folder
 from helpers.family.family import Family
-from helpers.more_kinds import KINDS
 from helpers.models import ModelConfig
+from helpers.more_kinds import KINDS
 from helpers.neox.model import neox
 from helpers.neox.text import Text
 from helpers.neox.training import Prose
