@@ -66,7 +66,7 @@ def book(tmp_path, root, pattern):
         "n_seeds": len(SEEDS),
     }
     quick |= {"n_sae": 12, "n_fit": 12, "n_score": 8, "sae_steps": 5, "sparse_steps": 5}
-    quick |= {"n_power": 4, "doses": [2], "n_random": 2, "ig_points": 2}
+    quick |= {"n_power": 4, "doses": [2], "n_random": 2, "ig_points": 2, "n_attribution": 2}
     made = tmp_path / "notebooks" / "profiles" / "quick.yml"
     made.write_text(yaml.safe_dump({"04b_family": quick}), encoding="utf-8")
     return tmp_path
