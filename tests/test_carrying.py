@@ -1,5 +1,6 @@
 """A core carried into another model, on planted rotations whose answer is known."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -173,7 +174,7 @@ def test_the_core_of_a_turned_bracket_model_is_the_turned_core():
     bases = {}
     for name, model in (("A", given.A), ("B", given.B)):
         H = collect(model, given.tokens, [site], mask=given.labels.mask)[site]
-        run = model.float()
+        run = copy.deepcopy(model).float()  # others share the pair, in double
 
         def forward(x, run=run):
             return run(start_at=site, resid=x[:, None])[:, 0, part]
