@@ -53,7 +53,7 @@ def score(bridge, prompt, answer, vector):
     row = torch.tensor([[*head, *tail]])
     add = [(SITE, lambda value, hook: value + torch.as_tensor(vector).float())]
     log_p = bridge.run_with_hooks(row, fwd_hooks=add)[0].double().log_softmax(dim=-1)
-    return sum(float(log_p[len(head) - 1 + i, t]) for i, t in enumerate(tail))
+    return sum(float(log_p[len(head) - 1 + i, t].detach()) for i, t in enumerate(tail))
 
 
 def test_the_shift_is_that_of_whole_runs_with_and_without_the_vector(bridge):
