@@ -26,7 +26,7 @@ from torch import Tensor
 
 from helpers.dyck.model import EPS, position_features
 from helpers.models import ModelConfig, SmallTransformer
-from helpers.symmetry.weights import Weights
+from helpers.symmetry.weights import Weights, check_arrays
 
 LAYER_NORM_EPS = 1e-5  # PyTorch's own, which SmallTransformer has
 TENSORS = ("W_E", "W_pos", "W_Q", "b_Q", "W_K", "W_V", "W_O", "b_O")
@@ -80,12 +80,7 @@ class Form:
             "W_U": (d, n),
             "b_U": (n,),
         }
-        for name, shape in wanted.items():
-            value = getattr(self, name)
-            if value.shape != shape:
-                raise ValueError(f"{name} has the shape {value.shape}; the others ask for {shape}.")
-            if not np.isfinite(value).all():
-                raise ValueError(f"{name} holds NaN or infinity. Look at the run that made it.")
+        check_arrays(self, wanted)
 
     @property
     def n_layers(self) -> int:

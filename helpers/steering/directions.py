@@ -24,6 +24,8 @@ Even weights would not do for depth: the sum over k telescopes to the two outerm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -32,6 +34,18 @@ from helpers.tasks.dyck import CLOSERS, MAX_DEPTH, OPENERS, label
 
 SITE = "blocks.1.hook_resid_mid"
 NAMES = ("depth", "sticky", "closer")
+
+
+def check_push(direction: np.ndarray, doses: Sequence[float | int], d_model: int) -> None:
+    """A direction that can be added to a stream of width ``d_model``, and doses to add it in.
+
+    Raises:
+        ValueError: a direction of another width, NaN or infinity, or no dose.
+    """
+    if direction.shape != (d_model,) or not np.isfinite(direction).all():
+        raise ValueError(f"a direction is ({d_model},) and finite; got {direction.shape}.")
+    if not len(doses):
+        raise ValueError("give at least one dose.")
 
 
 def matched_difference(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers.cross_model.activations import streams
 from helpers.dyck.model import OUTPUTS
-from helpers.steering.directions import SITE
+from helpers.steering.directions import SITE, check_push
 from helpers.tasks.dyck import CLOSERS, MAX_DEPTH, label
 
 if TYPE_CHECKING:
@@ -114,12 +114,7 @@ class Steerer:
         Raises:
             ValueError: a direction of another width, NaN or infinity, or no dose.
         """
-        if direction.shape != (self.stream.shape[-1],) or not np.isfinite(direction).all():
-            raise ValueError(
-                f"a direction is ({self.stream.shape[-1]},) and finite; got {direction.shape}."
-            )
-        if not len(doses):
-            raise ValueError("give at least one dose.")
+        check_push(direction, doses, self.stream.shape[-1])
         vector = torch.as_tensor(direction).to(self.stream)
         rows = [self._compare(self._log_probabilities(vector * float(dose))) for dose in doses]
         shift, kl, accuracy = (

@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from helpers.steering.contrasts import Contrast
+from helpers.steering.directions import check_push
 
 Tokenize = Callable[[Sequence[str]], list[list[int]]]
 AT_ONCE = 512
@@ -105,12 +106,7 @@ class LanguageSteerer:
         Raises:
             ValueError: a direction of another width, NaN or infinity, or no dose.
         """
-        if direction.shape != (self.stream.shape[-1],) or not np.isfinite(direction).all():
-            raise ValueError(
-                f"a direction is ({self.stream.shape[-1]},) and finite; got {direction.shape}."
-            )
-        if not len(doses):
-            raise ValueError("give at least one dose.")
+        check_push(direction, doses, self.stream.shape[-1])
         added = torch.tensor([float(dose) for dose in doses])[:, None]
         return self._scores(added * torch.as_tensor(direction).float()) - self.clean
 

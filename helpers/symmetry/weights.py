@@ -28,6 +28,20 @@ SUPPORTED = (
 )
 
 
+def check_arrays(holder: object, wanted: dict[str, tuple[int, ...]]) -> None:
+    """Each named array of ``holder`` has its shape and is finite.
+
+    Raises:
+        ValueError: it has not; the message names the array.
+    """
+    for name, shape in wanted.items():
+        value = getattr(holder, name)
+        if value.shape != shape:
+            raise ValueError(f"{name} has the shape {value.shape}; the others ask for {shape}.")
+        if not np.isfinite(value).all():
+            raise ValueError(f"{name} holds NaN or infinity. Look at the run that made it.")
+
+
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Float64 weights; vectors of the residual stream are rows of what writes, columns of W_read.
@@ -63,12 +77,7 @@ class Weights:
             "W_out": (layers, d_mlp, d_model),
             "W_U": (d_model, N_LOGITS),
         }
-        for name, shape in wanted.items():
-            value = getattr(self, name)
-            if value.shape != shape:
-                raise ValueError(f"{name} has the shape {value.shape}; the others ask for {shape}.")
-            if not np.isfinite(value).all():
-                raise ValueError(f"{name} holds NaN or infinity. Look at the run that made it.")
+        check_arrays(self, wanted)
 
     @staticmethod
     def of(state: dict[str, Tensor], n_heads: int) -> Weights:
